@@ -1,0 +1,1 @@
+"""The rules of the board: cards, families, scheduling, the ladder, explanations.  Pure: values in, values out."""

@@ -1,0 +1,551 @@
+"""The board's TOML as frozen models, and the only reader of that file.
+
+One file declares the board; on NixOS the module writes it.  Everything here is checked when the file is
+loaded, all faults at once, each with its key, so that a wrong file is known before any process relies on it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+DEFAULT_PATH = Path("/etc/intent-board/board.toml")
+PATH_VARIABLE = "INTENT_BOARD_CONFIG"
+
+#: The efforts each agent program takes.  Codex passes any word to its provider unchecked, so the list is what
+#: the providers document; Claude Code warns and silently uses its default for anything else.
+EFFORTS: Mapping[str, frozenset[str] | None] = {
+    "codex": frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"}),
+    "openrouter": frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"}),
+    "claude": frozenset({"low", "medium", "high", "xhigh", "max"}),
+    "command": None,
+}
+#: Queues that exist beside the builder queues, with the role that serves each.
+QUEUE_ROLES: Mapping[str, str] = {
+    "operator": "operator",
+    "review": "reviewer",
+    "publish": "publish",
+    "repair": "fixer",
+    "inspect": "inspector",
+    "split": "planner",
+    "deploy": "deploy",
+}
+#: Roles played by a model; `publish` and `deploy` are trusted code without one.
+MODEL_ROLES = ("operator", "builder", "reviewer", "fixer", "inspector", "planner")
+#: Queues that run with the snapshot of the attempt they belong to, so a runtime or model there would be ignored.
+SNAPSHOT_QUEUES = frozenset({"review", "repair"})
+#: Queues that run no model at all.
+TRUSTED_QUEUES = frozenset({"publish", "deploy"})
+#: What people can be told about.  docs/operations.md says when each is sent.
+NOTIFICATION_EVENTS = (
+    "needs_human", "blocked", "limit_reached", "negative_review", "approval_wanted", "question", "failed",
+    "ready", "deployed", "deploy_failed", "discrepancy", "runtime_paused",
+)  # fmt: skip
+
+
+class ConfigError(Exception):
+    """A configuration file that can't be used.
+
+    `faults` lists every fault as `key: what is wrong`; `str()` is the same, a line each.
+    """
+
+    def __init__(self, path: Path, faults: list[str]) -> None:
+        super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
+        self.path, self.faults = path, faults
+
+
+def _one_line(text: str) -> str:
+    # Control, bidirectional and zero-width characters would let a value look like another one in a terminal.
+    if bad := re.search(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]", text):
+        raise ValueError(f"has the invisible character U+{ord(bad.group()):04X}; remove it")
+    return text
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute() or ".." in path.parts:
+        raise ValueError("must be an absolute path without '..'")
+    return path
+
+
+def _window(text: str) -> str:
+    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d", text):
+        raise ValueError("must look like 22:00-06:00 (local time)")
+    return text
+
+
+def _host(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", text):
+        raise ValueError("must be a plain host name without a domain")
+    return text
+
+
+def _ref(text: str) -> str:
+    # git check-ref-format's rules, as far as a branch name needs them.
+    if (
+        not re.fullmatch(r"[^\s~^:?*\[\\-][^\s~^:?*\[\\]*", text)
+        or ".." in text
+        or "@{" in text
+        or text.endswith((".", "/", ".lock"))
+        or "//" in text
+        or text.startswith(("/", "refs/"))
+        or any(part.startswith(".") or part.endswith(".lock") for part in text.split("/"))
+        or text in {"@", "HEAD"}
+    ):
+        raise ValueError("must be a plain branch name as git accepts it, without refs/heads/")
+    return text
+
+
+NAME_PATTERN = r"^[a-z][a-z0-9-]{0,30}$"
+MODEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:+/-]{0,127}$"
+EFFORT_PATTERN = r"^[A-Za-z0-9_-]{1,32}$"
+SLUG_PATTERN = r"^[a-z0-9][a-z0-9-]{0,60}$"
+
+Line = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_one_line)]
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+ModelName = Annotated[str, StringConstraints(pattern=MODEL_PATTERN)]
+Effort = Annotated[str, StringConstraints(pattern=EFFORT_PATTERN)]
+UserName = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")]
+CredentialName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,126}$")]
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+HostName = Annotated[str, AfterValidator(_host)]
+Branch = Annotated[Line, AfterValidator(_ref)]
+Argv = Annotated[tuple[Line, ...], Field(min_length=1)]
+Minutes = Annotated[int, Field(ge=1, le=1440)]
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, and a key that is not declared is a fault."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class Board(Section):
+    """Who owns the board and where it keeps its state."""
+
+    owner: UserName
+    group: UserName = "intent-board"
+    state_dir: AbsolutePath = Path("/var/lib/intent-board")
+    intent_dir: AbsolutePath | None = None
+    database: Annotated[str, StringConstraints(pattern=r"^sqlite:////.+$")] | None = None
+    sandbox: Literal["required", "when_available"] = "required"
+    default_repository: Name | None = None
+
+
+class Limits(Section):
+    """Bounds on what an Operator may ask for; they may only be narrower than these defaults."""
+
+    max_children: Annotated[int, Field(ge=1, le=10)] = 10
+    max_escalation_steps: Annotated[int, Field(ge=0, le=2)] = 2
+    iteration_limit_min: Annotated[int, Field(ge=5, le=40)] = 5
+    iteration_limit_max: Annotated[int, Field(ge=5, le=40)] = 40
+
+
+class Scheduler(Section):
+    """How many builders run at once, and how often the board repeats what was not an answer."""
+
+    max_concurrent_builders: Annotated[int, Field(ge=1, le=64)] = 2
+    synthesis_lane: Name = "schwer"
+    interrupted_runs: Annotated[int, Field(ge=0, le=10)] = 3
+    publish_rounds: Annotated[int, Field(ge=0, le=10)] = 3
+    outage_backoff_initial_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    outage_backoff_max_seconds: Annotated[int, Field(ge=1, le=86400)] = 3600
+
+
+class Lane(Section):
+    """A builder lane with its one profile."""
+
+    phase: Literal["in_umsetzung", "in_umsetzung_leicht"]
+    runtime: Name
+    model: ModelName | None = None
+    reasoning_effort: Effort | None = None
+    iteration_limit: Annotated[int, Field(ge=5, le=40)] = 20
+    concurrency: Annotated[int, Field(ge=1, le=16)] = 1
+    timeout_minutes: Minutes = 120
+
+
+class Runtime(Section):
+    """An agent program: how it is started and what of the host it may see."""
+
+    kind: Literal["codex", "claude", "openrouter", "command"]
+    command: Argv
+    environment: dict[VariableName, str] = {}
+    #: Environment variable of the agent program -> name of the systemd credential that holds its value.
+    credentials: dict[VariableName, CredentialName] = {}
+    network: bool = True
+    #: A run that says nothing for this long is ended as timed out.
+    idle_timeout_minutes: Minutes = 30
+
+
+class Queue(Section):
+    """A line of jobs beside the builder queues (those come from the lanes)."""
+
+    role: Literal["operator", "reviewer", "publish", "fixer", "inspector", "planner", "deploy"]
+    runtime: Name | None = None
+    model: ModelName | None = None
+    reasoning_effort: Effort | None = None
+    iteration_limit: Annotated[int, Field(ge=1, le=40)] = 20
+    slots: Annotated[int, Field(ge=1, le=16)] = 1
+    timeout_minutes: Minutes = 60
+
+
+class Role(Section):
+    """A role's text (packaged unless `contract` names another) and the commands its runs may use."""
+
+    contract: AbsolutePath | None = None
+    allowed_commands: tuple[Line, ...] = ()
+
+
+class Repository(Section):
+    """A configured checkout: where it lives and what must hold for a commit in it."""
+
+    remote_url: Line
+    branch: Branch | None = None
+    credential: CredentialName | None = None
+    known_hosts: AbsolutePath | None = None
+    checks: tuple[Argv, ...] = ()
+    check_timeout_minutes: Minutes = 60
+    check_network: bool = False
+    nix_daemon: bool = False
+    deploy: bool = False
+    protected_paths: tuple[Line, ...] = ()
+
+
+class Repair(Section):
+    """How often a Fixer may run by itself, and how often at all for one card."""
+
+    automatic_rounds: Annotated[int, Field(ge=0, le=10)] = 0
+    budget: Annotated[int, Field(ge=0, le=20)] = 3
+
+
+class Split(Section):
+    """Whether a card that ran into its limit twice is split without being asked."""
+
+    automatic: bool = False
+
+
+class Deploy(Section):
+    """The one host that is deployed to, and what must hold before and after."""
+
+    host: HostName = "blunix"
+    locked_hosts: tuple[HostName, ...] = ("tnix", "pinix")
+    repository: Name | None = None
+    automatic: bool = True
+    gate: Literal["review", "owner", "commit"] = "review"
+    window: Annotated[str, AfterValidator(_window)] | None = None
+    health_checks: tuple[Argv, ...] = ()
+    health_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    rollback: bool = True
+    timeout_minutes: Minutes = 60
+
+
+class Notifications(Section):
+    """Whom to tell (an Apprise URL list, as a credential) and about what."""
+
+    credential: CredentialName | None = None
+    events: tuple[Literal[NOTIFICATION_EVENTS], ...] = NOTIFICATION_EVENTS
+
+
+def _default_lanes() -> dict[str, Lane]:
+    profile = {"runtime": "codex", "model": "gpt-5.6-luna", "reasoning_effort": "none"}
+    return {
+        "schwer": Lane.model_validate({"phase": "in_umsetzung", **profile, "iteration_limit": 20}),
+        "leicht": Lane.model_validate({"phase": "in_umsetzung_leicht", **profile, "iteration_limit": 10}),
+    }
+
+
+def _default_pools() -> dict[str, tuple[str, ...]]:
+    return {
+        "codex": ("gpt-6-astra", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna"),
+        "claude": ("sonnet", "opus", "haiku"),
+        "openrouter": (
+            "moonshotai/kimi-k2-thinking",
+            "deepseek/deepseek-v3.2",
+            "cohere/north-mini-code:free",
+            "nvidia/nemotron-3-super-120b-a12b:free",
+        ),
+    }
+
+
+def _default_runtimes() -> dict[str, Runtime]:
+    return {"codex": Runtime(kind="codex", command=("codex",), credentials={"OPENAI_API_KEY": "openai-api-key"})}
+
+
+def _default_queues() -> dict[str, Queue]:
+    model = {"runtime": "codex", "model": "gpt-5.6-sol", "reasoning_effort": "medium"}
+    return {
+        name: Queue.model_validate({"role": role, **({} if name in SNAPSHOT_QUEUES | TRUSTED_QUEUES else model)})
+        for name, role in QUEUE_ROLES.items()
+    }
+
+
+class BoardConfig(Section):
+    """The whole file.  Load it with `load`, which also checks one table against another."""
+
+    board: Board
+    limits: Limits = Limits()
+    scheduler: Scheduler = Scheduler()
+    lanes: dict[Name, Lane] = Field(default_factory=_default_lanes, min_length=1)
+    model_pools: dict[Name, Annotated[tuple[ModelName, ...], Field(min_length=1)]] = Field(
+        default_factory=_default_pools
+    )
+    runtimes: dict[Name, Runtime] = Field(default_factory=_default_runtimes, min_length=1)
+    queues: dict[Name, Queue] = Field(default_factory=_default_queues)
+    roles: dict[Name, Role] = {}
+    repositories: dict[Name, Repository] = {}
+    repair: Repair = Repair()
+    split: Split = Split()
+    deploy: Deploy = Deploy()
+    notifications: Notifications = Notifications()
+
+    @property
+    def state_dir(self) -> Path:
+        return self.board.state_dir
+
+    @property
+    def intent_dir(self) -> Path:
+        """Where intents are projected to: `[board] intent_dir`, else `intents` in the state directory."""
+        return self.board.intent_dir or self.state_dir / "intents"
+
+    @property
+    def database_url(self) -> str:
+        """SQLAlchemy URL of the store: `[board] database`, else `board.sqlite3` in the state directory."""
+        return self.board.database or f"sqlite:///{self.state_dir}/board.sqlite3"
+
+    def lane_queue(self, lane: str) -> str:
+        """The name of the queue that serves a lane."""
+        return f"builder-{lane}"
+
+    def queue_slots(self) -> dict[str, int]:
+        """Every queue with its number of slots, the builder queues first."""
+        builders = {self.lane_queue(name): lane.concurrency for name, lane in self.lanes.items()}
+        return builders | {name: queue.slots for name, queue in self.queues.items()}
+
+    def effort_fits(self, runtime: str, effort: str) -> bool:
+        """Whether the runtime takes this reasoning effort (see EFFORTS)."""
+        efforts = EFFORTS[self.runtimes[runtime].kind]
+        return efforts is None or effort in efforts
+
+
+def default_path() -> Path:
+    """`$INTENT_BOARD_CONFIG`, else the file that the NixOS module writes."""
+    return Path(os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
+
+
+def load(path: Path | str) -> BoardConfig:
+    """Read and check one board.toml.
+
+    Returns the whole configuration.  Raises ConfigError, which names every fault of the file at once, when it
+    is missing, unreadable, not TOML, or wrong in a table or between tables.
+    """
+    path = Path(path)
+    try:
+        raw = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror}); name the right file with --config"
+        raise ConfigError(path, [reason]) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(path, [f"is not TOML: {error}"]) from None
+    return parse(raw, path)
+
+
+def parse(raw: Mapping[str, Any], path: Path = Path("board.toml")) -> BoardConfig:
+    """Check values that are already read.  `path` only serves the messages.  Raises ConfigError like `load`."""
+    parts: dict[str, Any] = {}
+    unknown = [key for key in raw if key not in BoardConfig.model_fields]
+    faults = [f"{key}: there is no such table; remove it or correct its name" for key in unknown]
+    if "board" not in raw:
+        faults.append("board: the table is missing; it must name at least the owner")
+    for key in BoardConfig.model_fields:
+        if key in raw:
+            _collect(key, raw[key], parts, faults)
+        elif key != "board":
+            parts[key] = BoardConfig.model_fields[key].get_default(call_default_factory=True)
+    faults += [f"{key}: {reason}" for check in _CROSS_CHECKS for key, reason in check(parts)]
+    if faults:
+        raise ConfigError(path, list(dict.fromkeys(faults)))
+    return BoardConfig.model_construct(**parts)
+
+
+def _collect(key: str, value: Any, parts: dict[str, Any], faults: list[str]) -> None:
+    """Validate one table; of a table of tables each valid entry stays, so that the cross-checks see it."""
+    try:
+        parts[key] = _adapter(key).validate_python(value)
+        return
+    except ValidationError as error:
+        faults += [_sentence(key, part) for part in error.errors(include_url=False, include_context=False)]
+    if not (isinstance(value, dict) and key in {"lanes", "runtimes", "queues", "roles", "repositories", "model_pools"}):
+        return
+    parts[key] = {}
+    for name, entry in value.items():
+        try:
+            parts[key] |= _adapter(key).validate_python({name: entry})
+        except ValidationError:
+            parts[key][name] = None  # present, but with faults of its own that are already listed
+
+
+def _adapter(key: str) -> TypeAdapter[Any]:
+    field = BoardConfig.model_fields[key]
+    annotated: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    return TypeAdapter(annotated)
+
+
+def _sentence(key: str, error: Any) -> str:
+    where = ".".join([key, *(str(part) for part in error["loc"] if part != "[key]")])
+    if error["type"] == "extra_forbidden":
+        return f"{where}: there is no such key; remove it or correct its name"
+    if error["type"] == "missing":
+        return f"{where}: is missing"
+    return f"{where}: {error['msg'].removeprefix('Value error, ')} (got {str(error['input'])[:80]!r})"
+
+
+Fault = tuple[str, str]
+
+
+def _profiles(parts: Mapping[str, Any]) -> Iterator[Fault]:
+    runtimes, pools = parts.get("runtimes") or {}, parts.get("model_pools") or {}
+    users = [(f"lanes.{name}", lane) for name, lane in (parts.get("lanes") or {}).items()]
+    users += [(f"queues.{name}", queue) for name, queue in (parts.get("queues") or {}).items()]
+    for key, user in users:
+        if user is None or user.runtime is None:
+            continue
+        if user.runtime not in runtimes:
+            known = ", ".join(sorted(runtimes)) or "none"
+            reason = f"there is no runtime {user.runtime!r}; declare it under runtimes or use one of: {known}"
+            yield f"{key}.runtime", reason
+            continue
+        runtime = runtimes[user.runtime]
+        if user.model is not None and user.model not in (pools.get(user.runtime) or ()):
+            pool = f"model_pools.{user.runtime}"
+            yield f"{key}.model", f"{user.model!r} is not in {pool}; add it there or choose one of that pool"
+        if runtime is None:
+            continue
+        if user.model is None and runtime.kind != "command":
+            yield f"{key}.model", f"runtime {user.runtime!r} needs a model; choose one of model_pools.{user.runtime}"
+        efforts = EFFORTS[runtime.kind]
+        if user.reasoning_effort is not None and efforts is not None and user.reasoning_effort not in efforts:
+            known = ", ".join(sorted(efforts))
+            reason = f"{runtime.kind} takes no effort {user.reasoning_effort!r}; use one of: {known}"
+            yield f"{key}.reasoning_effort", reason
+
+
+def _pools(parts: Mapping[str, Any]) -> Iterator[Fault]:
+    for name, pool in (parts.get("model_pools") or {}).items():
+        if pool is not None and len(set(pool)) != len(pool):
+            yield f"model_pools.{name}", "names a model twice; keep one"
+
+
+def _bounds(parts: Mapping[str, Any]) -> Iterator[Fault]:
+    limits, scheduler = parts.get("limits"), parts.get("scheduler")
+    if limits and limits.iteration_limit_min > limits.iteration_limit_max:
+        yield "limits.iteration_limit_min", "is above limits.iteration_limit_max; lower it"
+    lanes = parts.get("lanes") or {}
+    for name, lane in lanes.items():
+        if limits and lane and not limits.iteration_limit_min <= lane.iteration_limit <= limits.iteration_limit_max:
+            bounds = f"{limits.iteration_limit_min} to {limits.iteration_limit_max}"
+            yield f"lanes.{name}.iteration_limit", f"{lane.iteration_limit} is outside limits ({bounds})"
+    if scheduler and lanes and scheduler.synthesis_lane not in lanes:
+        known = ", ".join(sorted(lanes))
+        yield "scheduler.synthesis_lane", f"there is no lane {scheduler.synthesis_lane!r}; use one of: {known}"
+    if scheduler and scheduler.outage_backoff_initial_seconds > scheduler.outage_backoff_max_seconds:
+        yield "scheduler.outage_backoff_initial_seconds", "is above scheduler.outage_backoff_max_seconds; lower it"
+
+
+def _queues(parts: Mapping[str, Any]) -> Iterator[Fault]:
+    queues = parts.get("queues")
+    if queues is None:
+        return
+    for name in QUEUE_ROLES:
+        if name not in queues:
+            yield f"queues.{name}", "is missing; a board needs every one of: " + ", ".join(QUEUE_ROLES)
+    for name, queue in queues.items():
+        if name.startswith("builder"):
+            yield f"queues.{name}", "builder queues come from the lanes; set lanes.<name>.concurrency instead"
+        elif name not in QUEUE_ROLES:
+            yield f"queues.{name}", f"there is no such queue; the queues are: {', '.join(QUEUE_ROLES)}"
+        elif queue is not None and queue.role != QUEUE_ROLES[name]:
+            yield f"queues.{name}.role", f"must be {QUEUE_ROLES[name]!r}, the role that serves this queue"
+        elif queue is not None and name in SNAPSHOT_QUEUES | TRUSTED_QUEUES:
+            why = "uses the attempt's own profile" if name in SNAPSHOT_QUEUES else "runs no model"
+            for field in ("runtime", "model", "reasoning_effort"):
+                if getattr(queue, field) is not None:
+                    yield f"queues.{name}.{field}", f"must be left out: this queue {why}"
+        elif queue is not None and queue.runtime is None:
+            yield f"queues.{name}.runtime", "is missing; name one of runtimes"
+
+
+def _roles(parts: Mapping[str, Any]) -> Iterator[Fault]:
+    for name in parts.get("roles") or {}:
+        if name not in MODEL_ROLES:
+            yield f"roles.{name}", f"there is no such role; the roles are: {', '.join(MODEL_ROLES)}"
+
+
+def _repositories(parts: Mapping[str, Any]) -> Iterator[Fault]:
+    repositories, board = parts.get("repositories") or {}, parts.get("board")
+    seen: dict[str, str] = {}
+    for name, repository in repositories.items():
+        if repository is None:
+            continue
+        if repository.remote_url.startswith("-") or "::" in repository.remote_url.split("/")[0]:
+            yield f"repositories.{name}.remote_url", "must not be an option or a git remote helper"
+        place = repository.remote_url.rstrip("/").removesuffix(".git")
+        if place in seen:
+            twin = f"repositories.{seen[place]}"
+            yield f"repositories.{name}.remote_url", f"is the same place as {twin}; keep one of them"
+        seen.setdefault(place, name)
+    if board and board.default_repository and board.default_repository not in repositories:
+        reason = f"there is no repository {board.default_repository!r}; declare it under repositories"
+        yield "board.default_repository", reason
+
+
+def _deploy(parts: Mapping[str, Any]) -> Iterator[Fault]:
+    deploy, repositories = parts.get("deploy"), parts.get("repositories") or {}
+    if deploy is None:
+        return
+    # Host names compare without case, as DNS does.
+    if deploy.host.lower() in {host.lower() for host in (*deploy.locked_hosts, "tnix", "pinix")}:
+        yield "deploy.host", f"{deploy.host!r} is a locked host and is never deployed to; name another host"
+    if deploy.repository is not None and deploy.repository not in repositories:
+        yield "deploy.repository", f"there is no repository {deploy.repository!r}; declare it under repositories"
+    for name, repository in repositories.items():
+        if repository is not None and repository.deploy and name != deploy.repository:
+            reason = "is true, but deploy.repository names another one; set it there or to false"
+            yield f"repositories.{name}.deploy", reason
+
+
+_CROSS_CHECKS: tuple[Callable[[Mapping[str, Any]], Iterator[Fault]], ...] = (
+    _profiles, _pools, _bounds, _queues, _roles, _repositories, _deploy,
+)  # fmt: skip
+
+
+def to_toml(config: BoardConfig) -> str:
+    """The configuration as a complete TOML text that loads back to equal values."""
+    import tomli_w  # only `board config` writes TOML
+
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def example() -> BoardConfig:
+    """A complete configuration with the module's defaults, for `board config example`."""
+    return parse(
+        {
+            "board": {"owner": "lukas", "default_repository": "nixos-config"},
+            "repositories": {
+                "nixos-config": {
+                    "remote_url": "ssh://git@forge.example.org/lukas/nixos-config.git",
+                    "branch": "main",
+                    "checks": [["nix", "flake", "check", "--no-update-lock-file"]],
+                    "nix_daemon": True,
+                    "deploy": True,
+                    "protected_paths": ["hosts/blunix/intent-board.nix", "flake.lock"],
+                }
+            },
+            "deploy": {"repository": "nixos-config", "gate": "owner"},
+        }
+    )
