@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
@@ -43,10 +43,20 @@ SNAPSHOT_QUEUES = frozenset({"review", "repair"})
 #: Queues that run no model at all.
 TRUSTED_QUEUES = frozenset({"publish", "deploy"})
 #: What people can be told about.  docs/operations.md says when each is sent.
-NOTIFICATION_EVENTS = (
-    "needs_human", "blocked", "limit_reached", "negative_review", "approval_wanted", "question", "failed",
-    "ready", "deployed", "deploy_failed", "discrepancy", "runtime_paused",
-)  # fmt: skip
+NotificationEvent = Literal[
+    "needs_human",
+    "blocked",
+    "limit_reached",
+    "negative_review",
+    "approval_wanted",
+    "question",
+    "failed",
+    "ready",
+    "deployed",
+    "deploy_failed",
+    "discrepancy",
+    "runtime_paused",
+]
 
 
 class ConfigError(Exception):
@@ -249,7 +259,7 @@ class Notifications(Section):
     """Whom to tell (an Apprise URL list, as a credential) and about what."""
 
     credential: CredentialName | None = None
-    events: tuple[Literal[NOTIFICATION_EVENTS], ...] = NOTIFICATION_EVENTS
+    events: tuple[NotificationEvent, ...] = get_args(NotificationEvent)
 
 
 def _default_lanes() -> dict[str, Lane]:

@@ -207,7 +207,7 @@ class CancelJobs:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """A fact for a person: sent once, whatever restarts.  `event` is one of config.NOTIFICATION_EVENTS."""
+    """A fact for a person: sent once, whatever restarts.  `event` is one of config.NotificationEvent."""
 
     event: str
     slug: str
