@@ -21,6 +21,7 @@ LAYERS = (
     {"board"},
     {"contracts"},
     {"config"},
+    {"boundaries"},
 )
 DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
 PURE = {"board", "contracts"}
