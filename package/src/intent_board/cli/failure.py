@@ -1,0 +1,60 @@
+"""How a command fails: one sentence on stderr and exit code 1 (2 is click's own, for wrong usage)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+
+class Failure(click.ClickException):
+    """A refusal or a fault, said as one sentence: what, where, what to do."""
+
+    def show(self, file: object = None) -> None:
+        program = click.get_current_context(silent=True)
+        name = program.find_root().info_name if program else None
+        for line in self.message.splitlines():
+            click.echo(f"{name or 'board'}: {visible(line)}", err=True)
+
+
+def visible(text: str) -> str:
+    """The text with every control, bidirectional and zero-width character written out.
+
+    Much of what the board prints was written by a model, and a terminal obeys such characters.
+    """
+    return "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turn the rooms' own refusals into a `Failure`; anything else is a defect of the board and keeps its trace."""
+    try:
+        yield
+    except click.ClickException:
+        raise
+    except Exception as error:
+        if _is_refusal(error):
+            raise Failure(str(error)) from error
+        raise
+
+
+def _is_refusal(error: Exception) -> bool:
+    # A room that was not imported can't have raised anything, and importing it here would make each command pay for it.
+    rooms = {
+        "intent_board.config": ("ConfigError",),
+        "intent_board.contracts": ("ContractError",),
+        "intent_board.board.model": ("Refused",),
+        "intent_board.store": ("StoreError",),
+        "intent_board.workspace": ("WorkspaceError",),
+        "intent_board.sandbox": ("SandboxUnavailable",),
+    }
+    known = tuple(
+        getattr(sys.modules[room], name) for room, names in rooms.items() if room in sys.modules for name in names
+    )
+    return isinstance(error, known)
