@@ -105,6 +105,7 @@ class Card:
     the store's own sequence and not a time, so that a clock that jumps reorders nobody.  `attempts` holds the number
     of jobs made so far per role.  `commit` is the trusted commit in question, `reviewed` the hash that a positive
     review names, `released` the hash (or, after a clean rebase, its successor) that the owner released.
+    `iterations` is the limit that the submitter asked for in place of the lane's.
     """
 
     slug: str
@@ -132,6 +133,7 @@ class Card:
     reviewed: str | None = None
     released: str | None = None
     by_hand: bool = False
+    iterations: int | None = None
     reason: str = ""
     human_action: str | None = None
     question: str | None = None
@@ -217,10 +219,13 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class KeepRef:
-    """Keep a commit alive in the mirror under refs/board/<slug> although its card goes no further."""
+    """Keep work alive in the mirror under refs/board/<slug> although its card goes no further.
+
+    `commit` None keeps the card's tree as it stands.
+    """
 
     slug: str
-    commit: str
+    commit: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +274,11 @@ class CloseRoute:
 
 @dataclass(frozen=True, slots=True)
 class Happen:
-    """What `plan` decided for one card: the store loads the card and carries out the event's own effects."""
+    """An event for one card: the store loads the card and carries out the event's own effects.
+
+    From `plan` each is a transaction of its own, so that one bad card hurts only itself; among the effects of a
+    step it belongs to that step's transaction.
+    """
 
     slug: str
     event: str
@@ -371,7 +380,8 @@ class Facts:
 
     `actor` is a user's name, `board` for trusted code.  `data` is the event's payload, already validated.  `taken`
     are the slugs among those the event would create that exist already.  `children` are a parent's cards, its
-    synthesis included.
+    synthesis included.  `intent` is the card's own text.  `nonce` is fresh and unguessable for every event: a review
+    job made by it carries it.  `route` is the newest pending recommendation with its `id`, if there is one.
     """
 
     config: BoardConfig
@@ -381,6 +391,9 @@ class Facts:
     job: Job | None = None
     taken: frozenset[str] = frozenset()
     children: tuple[Card, ...] = ()
+    intent: str = ""
+    nonce: str = ""
+    route: Mapping[str, Any] | None = None
 
 
 class Refused(Exception):

@@ -1,0 +1,264 @@
+"""The phases as a table, and what each event does to a card in one transaction.
+
+`TABLE` is docs/states.md in code: one row a line, in the same order and words.  `step` finds the row of (phase, event)
+and answers the effects; a pair that is not in the table is refused.  Nobody else decides on a phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from intent_board.board import changes
+from intent_board.board.model import Card, Effect, Facts, Kind, Phase, Record, Refused
+
+G, OP, OK = Phase.GEPLANT, Phase.OPERATOR_PRUEFUNG, Phase.OPERATOR_KLAERUNG
+SF, CF = Phase.STARTFREIGABE, Phase.COMMITFREIGABE
+IU, IL, IR = Phase.IN_UMSETZUNG, Phase.IN_UMSETZUNG_LEICHT, Phase.IN_REVIEW
+KR, PF = Phase.KLAERUNG_REPARATUR, Phase.PLANUNG_MIT_FEEDBACK
+WK, DB = Phase.WARTET_AUF_KINDER, Phase.DURCH_KINDER_BLOCKIERT
+BD, D, A = Phase.BEREIT, Phase.DEPLOYED, Phase.ARCHIVIERT
+ANY_BUT_A = tuple(phase for phase in Phase if phase is not A)
+
+
+class Event(StrEnum):
+    """What can happen to a card."""
+
+    SUBMIT_BY_OWNER = "submit_by_owner"
+    SUBMIT_BY_OTHER = "submit_by_other"
+    BUILD_BY_HAND = "build_by_hand"
+    ACCEPT = "accept"
+    DECLINE = "decline"
+    OPERATOR_DIRECT = "operator_direct"
+    OPERATOR_SPLIT = "operator_split"
+    OPERATOR_NEEDS_HUMAN = "operator_needs_human"
+    OPERATOR_INVALID = "operator_invalid"
+    OPERATOR_FAILED = "operator_failed"
+    OPERATOR_LIMIT = "operator_limit"
+    OPERATOR_TIMEOUT = "operator_timeout"
+    ANSWER = "answer"
+    RETRY = "retry"
+    REPLACE = "replace"
+    READY = "ready"
+    DISPATCH = "dispatch"
+    BUILT = "built"
+    BUILD_LIMIT = "build_limit"
+    BUILD_TIMEOUT = "build_timeout"
+    BUILD_NEEDS_INPUT = "build_needs_input"
+    BUILD_NO_CHANGES = "build_no_changes"
+    BUILD_CHECK_FAILED = "build_check_failed"
+    BUILD_FAILED = "build_failed"
+    APPROVED = "approved"
+    NEGATIVE = "negative"
+    REVIEW_INVALID = "review_invalid"
+    RELEASE = "release"
+    DISCARD = "discard"
+    PUBLISHED = "published"
+    REBASED = "rebased"
+    PUBLISH_FAILED = "publish_failed"
+    REPAIR = "repair"
+    FIX_REPAIRED = "fix_repaired"
+    FIX_NEEDS_INPUT = "fix_needs_input"
+    FIX_NOT_APPLICABLE = "fix_not_applicable"
+    FIX_FAILED = "fix_failed"
+    FIX_LIMIT = "fix_limit"
+    FIX_TIMEOUT = "fix_timeout"
+    INSPECT = "inspect"
+    INSPECTED = "inspected"
+    ROUTED = "routed"
+    INSPECTION_FAILED = "inspection_failed"
+    ROUTE_APPLY = "route_apply"
+    ROUTE_DISMISS = "route_dismiss"
+    REPLAN = "replan"
+    ASK_HUMAN = "ask_human"
+    SPLIT = "split"
+    SPLIT_VALID = "split_valid"
+    SPLIT_INVALID = "split_invalid"
+    FAMILY_BLOCKED = "family_blocked"
+    FAMILY_CLEARED = "family_cleared"
+    SYNTHESIS_DUE = "synthesis_due"
+    SYNTHESIS_GOOD = "synthesis_good"
+    DEPLOY = "deploy"
+    DEPLOYED = "deployed"
+    DEPLOY_BUSY = "deploy_busy"
+    DEPLOY_FAILED = "deploy_failed"
+    ARCHIVE = "archive"
+    RUN_LOST = "run_lost"
+    FAULT = "fault"
+
+
+E = Event
+#: DESIGN.md, words, "owner": what only the one system user of `[board] owner` may do.
+OWNER_ONLY = frozenset(
+    {E.BUILD_BY_HAND, E.ACCEPT, E.DECLINE, E.RELEASE, E.DISCARD, E.REPAIR, E.SPLIT}
+    | {E.ROUTE_APPLY, E.ROUTE_DISMISS, E.REPLAN, E.ASK_HUMAN, E.DEPLOY, E.ARCHIVE}
+)
+#: What the owner or the card's own requester may do.
+REQUESTER = frozenset({E.ANSWER, E.RETRY, E.REPLACE})
+
+Change = Callable[[Card, Facts], list[Effect]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of docs/states.md.  `to` and `status` are what a reader sees; `change` carries the row out."""
+
+    phases: tuple[Phase | None, ...]
+    event: Event
+    to: str
+    status: str
+    change: Change
+
+
+TABLE: tuple[Row, ...] = (
+    Row((None,), E.SUBMIT_BY_OWNER, "OP", "queued", changes.submit_by_owner),
+    Row((None,), E.SUBMIT_BY_OTHER, "SF", "=", changes.submit_by_other),
+    Row((None,), E.BUILD_BY_HAND, "G", "waiting_for_builder", changes.create_by_hand),
+    Row((SF,), E.ACCEPT, "OP", "queued", changes.to_operator),
+    Row((SF,), E.DECLINE, "A", "cancelled", changes.decline),
+    Row((OP,), E.OPERATOR_DIRECT, "G", "waiting_for_builder", changes.operator_direct),
+    Row((OP,), E.OPERATOR_SPLIT, "WK", "succeeded", changes.operator_split),
+    Row((OP,), E.OPERATOR_NEEDS_HUMAN, "OK", "succeeded", changes.operator_needs_human),
+    Row((OP,), E.OPERATOR_INVALID, "OK", "failed", changes.operator_failed("failed")),
+    Row((OP,), E.OPERATOR_FAILED, "OK", "failed", changes.operator_failed("failed")),
+    Row((OP,), E.OPERATOR_LIMIT, "OK", "limit_reached", changes.operator_failed("limit_reached")),
+    Row((OP,), E.OPERATOR_TIMEOUT, "OK", "timed_out", changes.operator_failed("timed_out")),
+    Row((OK,), E.ANSWER, "OP", "queued", changes.answer_operator),
+    Row((OK,), E.RETRY, "OP", "queued", changes.to_operator),
+    Row((OK, KR, PF), E.REPLACE, "OP", "queued", changes.replan),
+    Row((OK,), E.BUILD_BY_HAND, "G", "waiting_for_builder", changes.build_by_hand),
+    Row((G,), E.READY, "G", "=", changes.ready),
+    Row((G,), E.DISPATCH, "IU", "queued", changes.dispatch),
+    Row((IU, IL), E.BUILT, "IR", "queued", changes.built),
+    Row((IU, IL), E.BUILD_LIMIT, "G, KR", "waiting_for_builder, limit_reached", changes.build_limit),
+    Row((IU, IL), E.BUILD_TIMEOUT, "KR", "timed_out", changes.build_stopped("timed_out")),
+    Row((IU, IL), E.BUILD_NEEDS_INPUT, "KR", "needs_input", changes.needs_input("builder")),
+    Row((IU, IL), E.BUILD_NO_CHANGES, "KR, IR", "no_changes, queued", changes.no_changes),
+    Row((IU, IL), E.BUILD_CHECK_FAILED, "KR", "check_failed", changes.build_stopped("check_failed")),
+    Row((IU, IL), E.BUILD_FAILED, "KR", "failed", changes.build_stopped("failed")),
+    Row((IR,), E.APPROVED, "IR, CF", "queued, succeeded", changes.approved),
+    Row((IR,), E.NEGATIVE, "PF, KR", "succeeded, queued", changes.negative),
+    Row((IR,), E.REVIEW_INVALID, "IR, KR", "queued, failed", changes.review_invalid),
+    Row((CF,), E.RELEASE, "CF", "queued", changes.release),
+    Row((BD,), E.RELEASE, "BD", "=", changes.release_deployment),
+    Row((CF,), E.DISCARD, "A", "cancelled", changes.discard),
+    Row((IR, CF), E.PUBLISHED, "BD", "succeeded", changes.published),
+    Row((IR, CF), E.REBASED, "IR", "queued", changes.rebased),
+    Row((IR, CF), E.PUBLISH_FAILED, "KR", "publish_failed", changes.publish_failed),
+    Row((KR, PF), E.RETRY, "G, IR, BD", "waiting_for_builder, queued", changes.retry),
+    Row((KR,), E.ANSWER, "G, KR", "waiting_for_builder, queued", changes.answer_worker),
+    Row((KR, PF), E.REPAIR, "KR", "queued", changes.repair),
+    Row((KR,), E.FIX_REPAIRED, "IR", "queued", changes.fix_repaired),
+    Row((KR,), E.FIX_NEEDS_INPUT, "KR", "needs_input", changes.needs_input("fixer")),
+    Row((KR,), E.FIX_NOT_APPLICABLE, "KR", "not_applicable", changes.fix_stopped("not_applicable")),
+    Row((KR,), E.FIX_FAILED, "KR", "failed", changes.fix_stopped("failed")),
+    Row((KR,), E.FIX_LIMIT, "KR", "limit_reached", changes.fix_stopped("limit_reached")),
+    Row((KR,), E.FIX_TIMEOUT, "KR", "timed_out", changes.fix_stopped("timed_out")),
+    Row(ANY_BUT_A, E.INSPECT, "=", "=", changes.inspect),
+    Row(ANY_BUT_A, E.INSPECTED, "=", "=", changes.inspected),
+    Row(ANY_BUT_A, E.ROUTED, "=", "=", changes.routed),
+    Row(ANY_BUT_A, E.INSPECTION_FAILED, "=", "=", changes.nothing),
+    Row((KR, PF, OK), E.REPLAN, "OP", "queued", changes.replan),
+    Row((KR, PF), E.ASK_HUMAN, "KR", "needs_input", changes.needs_input("inspector")),
+    Row((KR,), E.SPLIT, "KR", "=", changes.split),
+    Row((KR,), E.SPLIT_VALID, "WK", "succeeded", changes.split_valid),
+    Row((KR,), E.SPLIT_INVALID, "KR", "=", changes.split_invalid),
+    Row((WK, DB), E.FAMILY_BLOCKED, "DB", "=", changes.family_blocked),
+    Row((DB,), E.FAMILY_CLEARED, "WK", "=", changes.family_cleared),
+    Row((WK,), E.SYNTHESIS_DUE, "WK", "=", changes.synthesis_due),
+    Row((WK,), E.SYNTHESIS_GOOD, "BD", "succeeded", changes.synthesis_good),
+    Row((BD,), E.DEPLOY, "BD", "queued", changes.deploy),
+    Row((BD,), E.DEPLOYED, "D", "succeeded", changes.deployed),
+    Row((BD,), E.DEPLOY_BUSY, "BD", "queued", changes.deploy_busy),
+    Row((BD,), E.DEPLOY_FAILED, "KR", "deploy_failed", changes.deploy_failed),
+    Row(ANY_BUT_A, E.ARCHIVE, "A", "cancelled, =", changes.archive),
+    Row((G, IU, IL, IR, CF, KR, PF, WK, DB), E.FAULT, "KR", "failed", changes.fault),
+    Row((OP, OK), E.FAULT, "OK", "failed", changes.operator_failed("failed")),
+)
+_ROWS = {(phase, row.event): row for row in TABLE for phase in row.phases}
+
+#: STATES.md rule (c): what a run that was interrupted too often counts as, by the role of its job.
+_LOST = {
+    "operator": E.OPERATOR_FAILED,
+    "builder": E.BUILD_FAILED,
+    "reviewer": E.REVIEW_INVALID,
+    "publish": E.PUBLISH_FAILED,
+    "fixer": E.FIX_FAILED,
+    "inspector": E.INSPECTION_FAILED,
+    "planner": E.SPLIT_INVALID,
+    "deploy": E.DEPLOY_FAILED,
+}
+#: Applying a recommendation is applying one of these to the card, in the same transaction.
+_ROUTES = {
+    "retry_builder": E.RETRY,
+    "repair": E.REPAIR,
+    "replan": E.REPLAN,
+    "split": E.SPLIT,
+    "ask_human": E.ASK_HUMAN,
+    "archive": E.ARCHIVE,
+    "nothing": None,
+}
+
+
+def step(card: Card | None, event: Event, facts: Facts) -> list[Effect]:
+    """What an event does to a card: the effects of its row, and a line of the audit.
+
+    `card` is None for a card that does not exist yet; its values come in `facts.data`.  Raises Refused, in one
+    sentence, when the actor may not do this, when (phase, event) is not in the table, or when the row's own
+    condition does not hold.  Nothing is applied here.
+    """
+    if card is not None:
+        _allowed(card, event, facts)
+    if event is E.RUN_LOST and facts.job is not None:
+        event = _LOST[facts.job.role]
+    if event in (E.ROUTE_APPLY, E.ROUTE_DISMISS) and card is not None:
+        return _route(card, event, facts)
+    row = _ROWS.get((card.phase if card else None, event))
+    if row is None:
+        raise Refused(_no_row(card, event))
+    subject = card if card is not None else changes.new_card(facts)
+    effects = row.change(subject, facts)
+    audit = {key: value for key, value in facts.data.items() if key not in changes.NOT_FOR_THE_AUDIT}
+    return [*effects, Record(subject.slug, event, facts.actor, audit)]
+
+
+def events_for(phase: Phase | None) -> Iterator[Event]:
+    """The events that have a row for this phase, in the table's order."""
+    return (row.event for row in TABLE if phase in row.phases)
+
+
+def _allowed(card: Card, event: Event, facts: Facts) -> None:
+    owner = facts.config.board.owner
+    if facts.actor in (owner, changes.TRUSTED):
+        return
+    if event in OWNER_ONLY:
+        raise Refused(f"{card.slug}: only the owner ({owner}) may {event}; {facts.actor} may not")
+    if event in REQUESTER and facts.actor != card.requester:
+        raise Refused(f"{card.slug}: only {owner} or the requester ({card.requester}) may {event}; ask one of them")
+
+
+def _route(card: Card, event: Event, facts: Facts) -> list[Effect]:
+    """A person's word on a recommendation, by its id: a newer one makes the older unappliable."""
+    wanted, route = facts.data.get("id"), facts.route
+    if route is None:
+        raise Refused(f"{card.slug}: no recommendation is pending; ask for one with board inspect --route {card.slug}")
+    if wanted != route["id"]:
+        raise Refused(f"{card.slug}: the pending recommendation is {route['id']}, not {wanted}; look at board show")
+    close = changes.close_route(card, route, "dismissed" if event is E.ROUTE_DISMISS else "applied")
+    target = _ROUTES[route["recommendation"]] if event is E.ROUTE_APPLY else None
+    if target is None:
+        return [close, Record(card.slug, event, facts.actor, {"id": wanted})]
+    return [close, *step(card, target, changes.with_route(facts, route)), Record(card.slug, event, facts.actor, {"id": wanted})]
+
+
+def _no_row(card: Card | None, event: Event) -> str:
+    if card is None:
+        return f"there is no such card, so {event} can't happen to it; see board list"
+    if card.phase is D:
+        return f"{card.slug}: is deployed; only inspect and archive are possible now, so {event} is refused"
+    if card.phase is A:
+        return f"{card.slug}: is archived, which is final, so {event} is refused; submit a new intent"
+    if card.kind in (Kind.CHILD, Kind.SYNTHESIS) and event in (E.REPLACE, E.REPLAN):
+        return f"{card.slug}: belongs to {card.parent}, so it never goes to the Operator; use retry or repair"
+    return f"{card.slug}: {event} is not possible in phase {card.phase}; board why {card.slug} says what is"

@@ -1,0 +1,157 @@
+"""Why a card stands where it stands, and what gets it out: from the board's state alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from intent_board.board import schedule
+from intent_board.board.changes import deploys
+from intent_board.board.model import Card, Family, Job, JobState, Phase, Snapshot, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What `explain` looks at: the card, its present job, the tick's snapshot, its family, a pending route."""
+
+    card: Card
+    snapshot: Snapshot
+    job: Job | None = None
+    family: Family | None = None
+    route: Mapping[str, Any] | None = None
+
+
+def explain(outlook: Outlook) -> str:
+    """One or a few sentences: where the card stands, what it waits for, and the way out.
+
+    Every phase has an answer; nobody waits without a reason.
+    """
+    card = outlook.card
+    lines = [_PHASES[card.phase](outlook)]
+    if outlook.route is not None:
+        route = outlook.route
+        lines.append(
+            f"The Inspector recommends {route['recommendation']} (id {route['id']}): "
+            f"board route apply {card.slug} {route['id']}, or dismiss."
+        )
+    lines += [f"Note: {warning}" for warning in card.warnings]
+    return "\n".join(lines)
+
+
+def _job(outlook: Outlook, what: str) -> str:
+    card, job = outlook.card, outlook.job
+    if job is None or job.state in (JobState.DONE, JobState.CANCELLED):
+        return f"{what}: no job is under way; the next tick of the scheduler looks again. {_reason(card)}".strip()
+    profile = job.snapshot.get("profile") or {}
+    limit = f" of {profile['iteration_limit']}" if profile.get("iteration_limit") else ""
+    if job.state is JobState.RUNNING:
+        return f"{what}: job {job.id} runs, attempt {job.attempt}, {job.used_iterations}{limit} iterations used."
+    text = f"{what}: job {job.id} waits in queue {job.queue} for a free worker"
+    if job.not_before:
+        text += f", not before {datetime.fromtimestamp(job.not_before, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    runtime = profile.get("runtime")
+    if runtime in outlook.snapshot.paused_runtimes:
+        text += f"; runtime {runtime} is paused because its credentials were refused: mend them, then board resume {runtime}"
+    return f"{text}. {_reason(card)}".strip()
+
+
+def _reason(card: Card) -> str:
+    return f"Reason: {card.reason}." if card.reason else ""
+
+
+def _geplant(outlook: Outlook) -> str:
+    card = outlook.card
+    for verdict in schedule.verdicts(outlook.snapshot):
+        if verdict.slug == card.slug:
+            if verdict.goes:
+                return "Waits for its Builder: the next tick of the scheduler dispatches it."
+            return f"Waits for its Builder: {verdict.reason}."
+    return "Waits for its Builder, and the scheduler has not seen it yet; its next tick does."
+
+
+def _klaerung(outlook: Outlook) -> str:
+    card = outlook.card
+    if outlook.job is not None and outlook.job.state in (JobState.QUEUED, JobState.RUNNING):
+        return _job(outlook, f"A {outlook.job.role} works on it")
+    if card.status is Status.NEEDS_INPUT:
+        action = f" It needs: {card.human_action}." if card.human_action else ""
+        return f"The {card.asked_by} asks: {card.question}{action} Way out: board answer {card.slug}."
+    ways = [f"board retry {card.slug}"]
+    if card.commit is not None and card.status not in (Status.PUBLISH_FAILED, Status.DEPLOY_FAILED):
+        ways.append(f"board repair {card.slug}")
+    if card.parent is None:
+        if card.status is Status.LIMIT_REACHED:
+            ways.append(f"board split {card.slug}")
+        ways.append("board submit --replace")
+    ways.append(f"board archive {card.slug}")
+    return f"Parked as {card.status}. {_reason(card)} Way out: {', '.join(ways)}."
+
+
+def _feedback(outlook: Outlook) -> str:
+    card = outlook.card
+    ways = f"board retry {card.slug}, board repair {card.slug}, board archive {card.slug}"
+    return f"The review was negative. {_reason(card)} Way out: {ways}."
+
+
+def _operator_klaerung(outlook: Outlook) -> str:
+    card = outlook.card
+    action = f" {card.human_action}." if card.human_action else ""
+    ways = f"board answer {card.slug}, board retry {card.slug}, board submit --replace, board build {card.slug}"
+    return f"The Operator needs a person.{action} {_reason(card)} Way out: {ways}."
+
+
+def _kinder(outlook: Outlook) -> str:
+    family = outlook.family
+    if family is None:
+        return "Waits for its children."
+    open_ones = [f"{child.slug} ({child.phase})" for child in family.children if not child.good]
+    if open_ones:
+        return "Waits for its children: " + ", ".join(open_ones) + "."
+    if family.synthesis is not None:
+        return f"Every child is good; waits for {family.synthesis.slug} ({family.synthesis.phase})."
+    return "Every child is good; the next tick makes the synthesis card."
+
+
+def _blockiert(outlook: Outlook) -> str:
+    blocking = schedule.blocking_members(outlook.family) if outlook.family else []
+    names = "; ".join(f"{one['slug']}: {one['why']}" for one in blocking) or outlook.card.reason
+    return f"Blocked by its children. {names}. Way out: board why on each of them."
+
+
+def _bereit(outlook: Outlook) -> str:
+    card, config = outlook.card, outlook.snapshot.config
+    if not deploys(card, config):
+        whose = f"its deployment comes with {card.parent}" if card.parent else "its repository is not deployed"
+        return f"Done: reviewed and published as {card.commit}; {whose}."
+    if config.deploy.gate == "owner" and card.released != card.commit:
+        return f"Published as {card.commit}; waits for the owner: board release {card.slug}."
+    if outlook.job is not None and outlook.job.role == "deploy" and outlook.job.state is not JobState.DONE:
+        return _job(outlook, f"Published as {card.commit}; its deployment to {config.deploy.host} is under way")
+    return f"Published as {card.commit}; deployment is not automatic: board deploy {card.slug}."
+
+
+_PHASES = {
+    Phase.GEPLANT: _geplant,
+    Phase.OPERATOR_PRUEFUNG: lambda it: _job(it, "The Operator looks at it"),
+    Phase.OPERATOR_KLAERUNG: _operator_klaerung,
+    Phase.STARTFREIGABE: lambda it: (
+        f"{it.card.requester} asked for it; waits for the owner: board accept {it.card.slug}, or decline."
+    ),
+    Phase.COMMITFREIGABE: lambda it: (
+        _job(it, "Released, and about to be published")
+        if it.card.status in (Status.QUEUED, Status.RUNNING)
+        else f"Reviewed. {_reason(it.card)} Way out: board release {it.card.slug}, or discard."
+    ),
+    Phase.IN_UMSETZUNG: lambda it: _job(it, "A Builder works on it"),
+    Phase.IN_UMSETZUNG_LEICHT: lambda it: _job(it, "A Builder works on it"),
+    Phase.IN_REVIEW: lambda it: _job(it, "Under review" if it.card.reviewed is None else "Reviewed, to be published"),
+    Phase.KLAERUNG_REPARATUR: _klaerung,
+    Phase.PLANUNG_MIT_FEEDBACK: _feedback,
+    Phase.WARTET_AUF_KINDER: _kinder,
+    Phase.DURCH_KINDER_BLOCKIERT: _blockiert,
+    Phase.BEREIT: _bereit,
+    Phase.DEPLOYED: lambda it: f"Deployed as {it.card.commit}.",
+    Phase.ARCHIVIERT: lambda it: f"Archived, which is final. {_reason(it.card)}".strip(),
+}
