@@ -36,7 +36,6 @@ from intent_board.board.model import (
     UpdateCard,
 )
 from intent_board.config import BoardConfig
-from intent_board.contracts.intent import success_criteria
 
 #: The actor of everything that trusted code does by itself.
 TRUSTED = "board"
@@ -94,7 +93,11 @@ def nothing(card: Card, facts: Facts) -> list[Effect]:
 
 
 def new_card(facts: Facts) -> Card:
-    """A card that does not exist yet, from `slug, title, repository, requester` and the submitter's wishes."""
+    """A card that does not exist yet.
+
+    `facts.data` holds `slug, title, repository, requester, acceptance_criteria, warnings` of the intent, and the
+    submitter's wishes `lane, iterations, write_scope` where there are any.
+    """
     data = facts.data
     return Card(
         slug=data["slug"],
@@ -106,7 +109,7 @@ def new_card(facts: Facts) -> Card:
         lane=data.get("lane"),
         iterations=data.get("iterations"),
         write_scope=tuple(data.get("write_scope") or ()),
-        acceptance_criteria=tuple(success_criteria(facts.intent)),
+        acceptance_criteria=tuple(data.get("acceptance_criteria") or ()),
         branch=facts.config.repositories[data["repository"]].branch,
         warnings=tuple(data.get("warnings") or ()),
     )
@@ -268,7 +271,10 @@ def replan(card: Card, facts: Facts) -> list[Effect]:
     values: dict[str, Any] = {"rung": 0, "round": card.round + 1, "line": None, "by_hand": False, "kind": Kind.ORDINARY}
     values |= {"reason": "", "human_action": None, "question": None, "asked_by": None}
     if facts.data.get("title"):
-        values |= {"title": facts.data["title"], "acceptance_criteria": tuple(success_criteria(facts.intent))}
+        values |= {
+            "title": facts.data["title"],
+            "acceptance_criteria": tuple(facts.data.get("acceptance_criteria") or ()),
+        }
     return [
         *_attach(card, facts, "findings", "findings"),
         _update(card, Phase.OPERATOR_PRUEFUNG, Status.QUEUED, **values),
@@ -598,7 +604,13 @@ def answer_worker(card: Card, facts: Facts) -> list[Effect]:
     answer = _attach(card, facts, "answer", "answer")
     if card.asked_by != "fixer":
         return [*answer, *_new_round(card)]
-    values = {"round": card.round + 1, "question": None, "asked_by": None, "human_action": None, "reason": ""}
+    values: dict[str, Any] = {
+        "round": card.round + 1,
+        "question": None,
+        "asked_by": None,
+        "human_action": None,
+        "reason": "",
+    }
     return [
         *answer,
         _update(card, status=Status.QUEUED, **values),
@@ -727,7 +739,7 @@ def synthesis_due(card: Card, facts: Facts) -> list[Effect]:
     """All children are good and on the branch: a card that proves that together they do what the parent asked."""
     lane = facts.config.scheduler.synthesis_lane
     children = [child for child in facts.children if child.kind is Kind.CHILD]
-    criteria = success_criteria(facts.intent) or [f"{child.title}: its criteria hold together" for child in children]
+    criteria = card.acceptance_criteria or [f"{child.title}: what it promised still holds" for child in children]
     synthesis = Card(
         slug=f"{card.slug}-synthese",
         title=f"Synthese: {card.title}",
@@ -759,7 +771,11 @@ def _synthesis_intent(parent: Card, intent: str, children: Sequence[Card]) -> st
 
 def synthesis_good(card: Card, facts: Facts) -> list[Effect]:
     synthesis = next(child for child in facts.children if child.kind is Kind.SYNTHESIS)
-    values = {"commit": synthesis.commit, "reviewed": synthesis.reviewed, "released": synthesis.released}
+    values: dict[str, Any] = {
+        "commit": synthesis.commit,
+        "reviewed": synthesis.reviewed,
+        "released": synthesis.released,
+    }
     values |= {"branch": synthesis.branch, "base": synthesis.base, "reason": ""}
     ready_card = replace(card, phase=Phase.BEREIT, **values)
     return [

@@ -127,7 +127,9 @@ def _verdict(
     if card.lane not in config.lanes:
         return Verdict(card.slug, False, f"lane {card.lane!r} is not configured any more", fault=True), False
     if card.repository not in config.repositories:
-        return Verdict(card.slug, False, f"repository {card.repository!r} is not configured any more", fault=True), False
+        return Verdict(
+            card.slug, False, f"repository {card.repository!r} is not configured any more", fault=True
+        ), False
     if card.ancestor_archived:
         return Verdict(card.slug, False, "an ancestor of it is archived"), False
     if bad := [member for member in card.blockers if not member.good]:

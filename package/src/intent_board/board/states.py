@@ -249,7 +249,11 @@ def _route(card: Card, event: Event, facts: Facts) -> list[Effect]:
     target = _ROUTES[route["recommendation"]] if event is E.ROUTE_APPLY else None
     if target is None:
         return [close, Record(card.slug, event, facts.actor, {"id": wanted})]
-    return [close, *step(card, target, changes.with_route(facts, route)), Record(card.slug, event, facts.actor, {"id": wanted})]
+    return [
+        close,
+        *step(card, target, changes.with_route(facts, route)),
+        Record(card.slug, event, facts.actor, {"id": wanted}),
+    ]
 
 
 def _no_row(card: Card | None, event: Event) -> str:

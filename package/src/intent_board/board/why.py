@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -53,7 +53,7 @@ def _job(outlook: Outlook, what: str) -> str:
         text += f", not before {datetime.fromtimestamp(job.not_before, UTC):%Y-%m-%d %H:%M:%S} UTC"
     runtime = profile.get("runtime")
     if runtime in outlook.snapshot.paused_runtimes:
-        text += f"; runtime {runtime} is paused because its credentials were refused: mend them, then board resume {runtime}"
+        text += f"; runtime {runtime} is paused, its credentials were refused: mend them, then board resume {runtime}"
     return f"{text}. {_reason(card)}".strip()
 
 
@@ -77,7 +77,7 @@ def _klaerung(outlook: Outlook) -> str:
         return _job(outlook, f"A {outlook.job.role} works on it")
     if card.status is Status.NEEDS_INPUT:
         action = f" It needs: {card.human_action}." if card.human_action else ""
-        return f"The {card.asked_by} asks: {card.question}{action} Way out: board answer {card.slug}."
+        return f"The {card.asked_by or 'role'} asks: {card.question or card.reason}{action} Way out: board answer {card.slug}."
     ways = [f"board retry {card.slug}"]
     if card.commit is not None and card.status not in (Status.PUBLISH_FAILED, Status.DEPLOY_FAILED):
         ways.append(f"board repair {card.slug}")
@@ -132,7 +132,7 @@ def _bereit(outlook: Outlook) -> str:
     return f"Published as {card.commit}; deployment is not automatic: board deploy {card.slug}."
 
 
-_PHASES = {
+_PHASES: Mapping[Phase, Callable[[Outlook], str]] = {
     Phase.GEPLANT: _geplant,
     Phase.OPERATOR_PRUEFUNG: lambda it: _job(it, "The Operator looks at it"),
     Phase.OPERATOR_KLAERUNG: _operator_klaerung,
