@@ -77,7 +77,8 @@ def _klaerung(outlook: Outlook) -> str:
         return _job(outlook, f"A {outlook.job.role} works on it")
     if card.status is Status.NEEDS_INPUT:
         action = f" It needs: {card.human_action}." if card.human_action else ""
-        return f"The {card.asked_by or 'role'} asks: {card.question or card.reason}{action} Way out: board answer {card.slug}."
+        question = card.question or card.reason
+        return f"The {card.asked_by or 'role'} asks: {question}{action} Way out: board answer {card.slug}."
     ways = [f"board retry {card.slug}"]
     if card.commit is not None and card.status not in (Status.PUBLISH_FAILED, Status.DEPLOY_FAILED):
         ways.append(f"board repair {card.slug}")
