@@ -1,0 +1,353 @@
+# What one option says about another, as assertions and warnings.  The rules are those of intent_board/config.py
+# (which checks the finished file again, when the system is built) and those that only NixOS can know.
+{
+  config,
+  lib,
+  usable,
+  serviceUser,
+}:
+let
+  cfg = config.services.intent-board;
+  option = path: "services.intent-board.${path}";
+  quoted = names: lib.concatStringsSep ", " (lib.naturalSort names);
+
+  # A check is a list of faults; each becomes one assertion that fails.
+  fault = path: reason: {
+    assertion = false;
+    message = "${option path}: ${reason}";
+  };
+  unless =
+    condition: path: reason:
+    lib.optional (!condition) (fault path reason);
+  each = set: f: lib.concatLists (lib.mapAttrsToList f set);
+
+  trustedQueues = [
+    "publish"
+    "deploy"
+  ];
+  snapshotQueues = [
+    "review"
+    "repair"
+  ];
+  queueRoles = {
+    operator = "operator";
+    review = "reviewer";
+    publish = "publish";
+    repair = "fixer";
+    inspect = "inspector";
+    split = "planner";
+    deploy = "deploy";
+  };
+  roles = [
+    "operator"
+    "builder"
+    "reviewer"
+    "fixer"
+    "inspector"
+    "planner"
+  ];
+  general = [
+    "none"
+    "minimal"
+    "low"
+    "medium"
+    "high"
+    "xhigh"
+    "max"
+  ];
+  efforts = {
+    codex = general;
+    openrouter = general;
+    claude = [
+      "low"
+      "medium"
+      "high"
+      "xhigh"
+      "max"
+    ];
+  };
+
+  # --- one entry of a table -------------------------------------------------------------------------------------
+
+  names = lib.concatMap (
+    table:
+    lib.concatMap
+      (name: unless (builtins.match "[a-z][a-z0-9-]{0,30}" name != null) "${table}.\"${name}\"" ''
+        the name must be of lower-case letters, digits and dashes, begin with a letter and have at most 31 characters; rename it'')
+      (lib.attrNames cfg.${table})
+  ) [
+    "lanes"
+    "modelPools"
+    "runtimes"
+    "queues"
+    "roles"
+    "repositories"
+  ];
+
+  profile =
+    path: user:
+    lib.optionals (user.runtime != null) (
+      if !(cfg.runtimes ? ${user.runtime}) then
+        [
+          (fault "${path}.runtime"
+            "there is no runtime `${user.runtime}`; declare it under ${option "runtimes"} or use one of: ${quoted (lib.attrNames cfg.runtimes)}"
+          )
+        ]
+      else
+        profileOf path user cfg.runtimes.${user.runtime}
+    );
+  profileOf =
+    path: user: runtime:
+    let
+      pool = cfg.modelPools.${user.runtime} or [ ];
+      known = efforts.${runtime.kind} or null;
+    in
+    unless (usable ? ${user.runtime}) "runtimes.${user.runtime}.package" ''
+      is needed by ${option path} and has no program; set it (for codex: pkgs.codex) or set ${option "runtimes.${user.runtime}.command"}''
+    ++ unless (user.model == null || builtins.elem user.model pool) "${path}.model" ''
+      `${toString user.model}` is not in ${option "modelPools.${user.runtime}"}; add it there or choose one of: ${quoted pool}''
+    ++ unless (user.model != null || runtime.kind == "command") "${path}.model" ''
+      runtime `${user.runtime}` needs a model; choose one of ${option "modelPools.${user.runtime}"}''
+    ++ unless (user.reasoningEffort == null || known == null || builtins.elem user.reasoningEffort known) "${path}.reasoningEffort" ''
+      ${runtime.kind} takes no effort `${toString user.reasoningEffort}`; use one of: ${lib.concatStringsSep ", " known}'';
+
+  lanes = each cfg.lanes (
+    name: lane:
+    profile "lanes.${name}" lane
+    ++ unless
+      (lane.iterationLimit >= cfg.limits.iterationLimitMin && lane.iterationLimit <= cfg.limits.iterationLimitMax)
+      "lanes.${name}.iterationLimit"
+      "${toString lane.iterationLimit} is outside ${option "limits"} (${toString cfg.limits.iterationLimitMin} to ${toString cfg.limits.iterationLimitMax})"
+  )
+  ++ unless (cfg.lanes != { }) "lanes" "there must be at least one lane";
+
+  queues = each cfg.queues (
+    name: queue:
+    let
+      path = "queues.${name}";
+      model = [
+        "runtime"
+        "model"
+        "reasoningEffort"
+      ];
+      why = if builtins.elem name snapshotQueues then "uses the attempt's own profile" else "runs no model";
+    in
+    if lib.hasPrefix "builder" name then
+      [ (fault path "builder queues come from the lanes; set ${option "lanes.<name>.concurrency"} instead") ]
+    else if !(queueRoles ? ${name}) then
+      [ (fault path "there is no such queue; the queues are: ${quoted (lib.attrNames queueRoles)}") ]
+    else if queue.role != queueRoles.${name} then
+      [ (fault "${path}.role" "must be `${queueRoles.${name}}`, the role that serves this queue") ]
+    else if builtins.elem name (snapshotQueues ++ trustedQueues) then
+      lib.concatMap (
+        key: unless (queue.${key} == null) "${path}.${key}" "must be left out: this queue ${why}"
+      ) model
+    else
+      unless (queue.runtime != null) "${path}.runtime" "is missing; name one of ${option "runtimes"}"
+      ++ profile path queue
+  )
+  ++ lib.concatMap (
+    name: unless (cfg.queues ? ${name}) "queues.${name}" "is missing; a board needs every one of: ${quoted (lib.attrNames queueRoles)}"
+  ) (lib.attrNames queueRoles)
+  ++ unless ((cfg.queues.deploy.slots or 1) == 1) "queues.deploy.slots" ''
+    must be 1: there is one host and one deployment at a time'';
+
+  pools = each cfg.modelPools (
+    name: pool: unless (lib.allUnique pool) "modelPools.${name}" "names a model twice; keep one"
+  );
+
+  runtimes = each cfg.runtimes (
+    name: runtime:
+    let
+      program = lib.head runtime.command;
+    in
+    # A runtime without a program is left out of the file, and a typo in it would go unseen.
+    builtins.deepSeq (removeAttrs runtime [ "package" ]) unless (runtime.command == null || lib.hasPrefix "${builtins.storeDir}/" program) "runtimes.${name}.command" ''
+      must begin with a path in ${builtins.storeDir}, for nothing else exists in the sandbox; set ${option "runtimes.${name}.package"} instead''
+  );
+
+  roleNames = each cfg.roles (
+    name: _: unless (builtins.elem name roles) "roles.${name}" "there is no such role; the roles are: ${quoted roles}"
+  );
+
+  # --- between tables -------------------------------------------------------------------------------------------
+
+  bounds =
+    unless (cfg.limits.iterationLimitMin <= cfg.limits.iterationLimitMax) "limits.iterationLimitMin" ''
+      is above ${option "limits.iterationLimitMax"}; lower it''
+    ++ unless (cfg.lanes ? ${cfg.scheduler.synthesisLane}) "scheduler.synthesisLane" ''
+      there is no lane `${cfg.scheduler.synthesisLane}`; use one of: ${quoted (lib.attrNames cfg.lanes)}''
+    ++ unless
+      (cfg.scheduler.outageBackoffInitialSeconds <= cfg.scheduler.outageBackoffMaxSeconds)
+      "scheduler.outageBackoffInitialSeconds"
+      "is above ${option "scheduler.outageBackoffMaxSeconds"}; lower it";
+
+  place = url: lib.removeSuffix ".git" (lib.removeSuffix "/" url);
+  repositories = each cfg.repositories (
+    name: repository:
+    let
+      path = "repositories.${name}";
+      twins = lib.filter (
+        other: other != name && place cfg.repositories.${other}.remoteUrl == place repository.remoteUrl
+      ) (lib.attrNames cfg.repositories);
+    in
+    unless (twins == [ ]) "${path}.remoteUrl" ''
+      is the same place as ${option "repositories.${lib.head twins}"}; keep one of them''
+    ++ unless (builtins.match "[^/]*::.*" repository.remoteUrl == null) "${path}.remoteUrl" ''
+      must not be a git remote helper; give the plain URL''
+    ++ unless (builtins.match "[a-z+]*://[^/@]*:[^/]*@.*" repository.remoteUrl == null) "${path}.remoteUrl" ''
+      holds a password, which everybody could read in the Nix store; put it into a file and name it with ${option "${path}.credential"}''
+    ++ unless (!underHome (lib.removePrefix "file://" repository.remoteUrl)) "${path}.remoteUrl" ''
+      is below /home or /root, which no unit of the board sees; move the repository, to /srv for example''
+    ++ unless (repository.deploy -> name == cfg.deploy.repository) "${path}.deploy" ''
+      is true, but ${option "deploy.repository"} names another one; set it there or to false''
+    ++ unless (repository.credential == null || cfg.credentials ? ${repository.credential}) "credentials.${toString repository.credential}" ''
+      is missing, but ${option "${path}.credential"} names it; set it to the file that holds the key''
+    ++ unless (repository.knownHosts == null || !underHome (toString repository.knownHosts)) "${path}.knownHosts" ''
+      is below /home or /root, which no unit of the board sees; move the file or use a path literal''
+  );
+  underHome = path: builtins.match "/+(home|root)(/.*)?" path != null;
+
+  references =
+    unless
+      (cfg.board.defaultRepository == null || cfg.repositories ? ${cfg.board.defaultRepository})
+      "board.defaultRepository"
+      "there is no repository `${toString cfg.board.defaultRepository}`; declare it under ${option "repositories"}"
+    ++ unless (cfg.deploy.repository == null || cfg.repositories ? ${cfg.deploy.repository}) "deploy.repository" ''
+      there is no repository `${toString cfg.deploy.repository}`; declare it under ${option "repositories"}''
+    ++ unless
+      (cfg.notifications.credential == null || cfg.credentials ? ${cfg.notifications.credential})
+      "credentials.${toString cfg.notifications.credential}"
+      "is missing, but ${option "notifications.credential"} names it; set it to the file with the Apprise URLs"
+    ++ each usable (
+      name: runtime:
+      each runtime.credentials (
+        variable: credential:
+        unless (cfg.credentials ? ${credential}) "credentials.${credential}" ''
+          is missing, but ${option "runtimes.${name}.credentials.${variable}"} names it; set it to the file that holds the key''
+      )
+    )
+    ++ lib.concatMap (
+      name:
+      unless (builtins.match "[A-Za-z0-9][A-Za-z0-9._-]{0,126}" name != null) "credentials.\"${name}\"" ''
+        the name must be of letters, digits, dots, dashes and underscores; rename it''
+    ) (lib.attrNames cfg.credentials);
+
+  lower = lib.toLower;
+  locked = map lower (
+    cfg.deploy.lockedHosts
+    ++ [
+      "tnix"
+      "pinix"
+    ]
+  );
+  deploy =
+    unless (!builtins.elem (lower cfg.deploy.host) locked) "deploy.host" ''
+      `${cfg.deploy.host}` is a locked host and is never deployed to; name another host''
+    ++ unless
+      (cfg.deploy.repository == null || lower cfg.deploy.host == lower config.networking.hostName)
+      "deploy.host"
+      "is `${cfg.deploy.host}`, but this configuration is for `${config.networking.hostName}` and would never be deployed; correct it or set ${option "deploy.repository"} to null";
+
+  # --- the host ---------------------------------------------------------------------------------------------------
+
+  trusted = config.nix.settings.trusted-users or [ ];
+  allowed = config.nix.settings.allowed-users or [ "*" ];
+  sysctl = name: config.boot.kernel.sysctl.${name} or null;
+  off = value: builtins.elem (toString value) [ "0" "" ] && value != null;
+  daemon = lib.any (repository: repository.nixDaemon) (lib.attrValues cfg.repositories);
+  host =
+    unless (config.security.sudo.enable || config.security.sudo-rs.enable) "enable" ''
+      `board` proves who asks through sudo; set security.sudo.enable or security.sudo-rs.enable to true''
+    ++ unless
+      (config.security.allowUserNamespaces && !off (sysctl "user.max_user_namespaces"))
+      "board.sandbox"
+      "agents run in a sandbox that needs user namespaces; set security.allowUserNamespaces to true and leave user.max_user_namespaces above 0"
+    ++ unless (!off (sysctl "kernel.unprivileged_userns_clone")) "board.sandbox" ''
+      agents run in a sandbox that needs user namespaces; set security.unprivilegedUsernsClone to true''
+    ++ lib.concatMap (
+      user:
+      unless (!builtins.elem user trusted) "enable" ''
+        nix.settings.trusted-users holds `${user}`, which makes every agent root through the nix daemon; remove it there''
+    ) [ serviceUser "*" "@${cfg.board.group}" ]
+    ++ unless (
+      !daemon
+      || builtins.elem "*" allowed
+      || builtins.elem serviceUser allowed
+      || builtins.elem "@${cfg.board.group}" allowed
+    ) "repositories" ''
+      a repository has nixDaemon, but nix.settings.allowed-users does not let `${serviceUser}` in; add it there''
+    ++ unless
+      (!builtins.elem cfg.board.owner [
+        serviceUser
+        "intent-board-deploy"
+        "root"
+        "nobody"
+      ])
+      "board.owner"
+      "`${cfg.board.owner}` is no person; name the user who answers for the board"
+    ++ lib.concatMap
+      (
+        key:
+        let
+          value = cfg.board.${key};
+        in
+        unless (value == null || !underHome (lib.removePrefix "sqlite:///" value)) "board.${key}" ''
+          is below /home or /root, which no unit of the board sees; move it, to /srv for example''
+      )
+      [
+        "stateDir"
+        "intentDir"
+        "database"
+      ];
+
+  # --- not wrong, but worth a word ----------------------------------------------------------------------------------
+
+  deployed = cfg.repositories.${toString cfg.deploy.repository} or null;
+  features = config.nix.settings.experimental-features or [ ];
+  flakeChecks = lib.attrNames (
+    lib.filterAttrs (
+      _: repository: lib.any (argv: lib.take 2 argv == [ "nix" "flake" ]) repository.checks
+    ) cfg.repositories
+  );
+  used =
+    lib.concatMap (runtime: lib.attrValues runtime.credentials) (lib.attrValues usable)
+    ++ map (repository: repository.credential) (lib.attrValues cfg.repositories)
+    ++ [ cfg.notifications.credential ];
+in
+{
+  assertions =
+    names
+    ++ lanes
+    ++ queues
+    ++ pools
+    ++ runtimes
+    ++ roleNames
+    ++ bounds
+    ++ repositories
+    ++ references
+    ++ deploy
+    ++ host;
+
+  warnings =
+    lib.optional
+      (deployed != null && cfg.deploy.automatic && cfg.deploy.gate == "review" && deployed.protectedPaths == [ ])
+      "${option "deploy"}: deployments are automatic after a review alone, and ${option "repositories.${cfg.deploy.repository}.protectedPaths"} is empty, so a reviewed commit can change the board's own limits; protect the file that configures the board, or set ${option "deploy.gate"} to \"owner\""
+    ++ lib.optional (flakeChecks != [ ] && !(lib.all (f: builtins.elem f features) [ "nix-command" "flakes" ]))
+      "${option "repositories.${lib.head flakeChecks}.checks"}: runs `nix flake`, but nix.settings.experimental-features does not hold nix-command and flakes; add them"
+    ++ lib.optional (!(config.users.users ? ${cfg.board.owner}))
+      "${option "board.owner"}: this configuration declares no user `${cfg.board.owner}`; nobody can release anything until there is one"
+    ++ map (name: "${option "credentials.${name}"}: nothing uses it; remove it or name it where it belongs") (
+      lib.subtractLists used (lib.attrNames cfg.credentials)
+    )
+    ++ each usable (
+      name: runtime:
+      map
+        (variable: "${option "runtimes.${name}.environment.${variable}"}: looks like a secret, and everybody can read the Nix store; move it to ${option "runtimes.${name}.credentials"}")
+        (
+          lib.filter (variable: builtins.match ".*(KEY|TOKEN|SECRET|PASSWORD)" variable != null) (
+            lib.attrNames runtime.environment
+          )
+        )
+    );
+}
