@@ -70,10 +70,28 @@ class ConfigError(Exception):
         self.path, self.faults = path, faults
 
 
+#: Control characters, line and paragraph separators, halves of surrogate pairs, bidirectional controls, and what
+#: Unicode displays as nothing (Default_Ignorable_Code_Point, interlinear and musical format characters).
+_INVISIBLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def invisible(text: str) -> str | None:
+    """The first invisible character of a text, described; None when every one can be seen.
+
+    Such a character would let a name, a title or a path look like another one.
+    """
+    if text.isascii() and text.isprintable():
+        return None
+    bad = _INVISIBLE.search(text)
+    return f"the invisible character U+{ord(bad.group()):04X}" if bad else None
+
+
 def _one_line(text: str) -> str:
-    # Control, bidirectional and zero-width characters would let a value look like another one in a terminal.
-    if bad := re.search(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]", text):
-        raise ValueError(f"has the invisible character U+{ord(bad.group()):04X}; remove it")
+    if bad := invisible(text):
+        raise ValueError(f"has {bad}; remove it")
     return text
 
 

@@ -1,0 +1,148 @@
+"""Intent documents: title, sections, success criteria, and the slug that a title makes."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from intent_board.config import SLUG_PATTERN, invisible
+from intent_board.contracts.errors import Code, ContractError, shown
+from intent_board.contracts.values import SYNTHESIS_ENDING
+
+#: Every section that a complete intent has, by its German name, with its English one.
+SECTIONS: Mapping[str, str] = {
+    "Ziel": "Goal",
+    "Umfang": "Scope",
+    "Explizit Ausgeschlossenes": "Out of scope",
+    "Annahmen": "Assumptions",
+    "Offene Risiken": "Open risks",
+    "Erfolgskriterien": "Success criteria",
+}
+CRITERIA = "Erfolgskriterien"
+#: A synthesis card's slug is the parent's with an ending of nine characters, and a slug has at most 61.
+MAX_SUBMITTED_SLUG = 52
+
+_CANONICAL = {name.casefold(): german for german, english in SECTIONS.items() for name in (german, english)}
+_TITLE = re.compile(r"# Intent:[ \t]+(\S[^\r\n]*?)[ \t]*(?:\r?\n|\Z)")
+_HEADING = re.compile(r"^#{1,6}[ \t]+([^\r\n]*?)[ \t:#]*\r?$", re.MULTILINE)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_BULLET = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.*)")
+_slug = re.compile(SLUG_PATTERN).fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A document that says what should change.
+
+    `sections` holds the text below each known heading, by the German name.  `criteria` are the bullets of the
+    success criteria.  `warnings` name the sections that are missing.
+    """
+
+    title: str
+    sections: Mapping[str, str]
+    criteria: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def parse(text: str) -> Intent:
+    """Read a whole document.  Raises ContractError when it has no title; missing sections are only warnings."""
+    sections: dict[str, str] = {}
+    for name, body in _sections(text):
+        sections[name] = f"{sections[name]}\n{body}" if name in sections else body
+    return Intent(title(text), sections, bullets(sections.get(CRITERIA, "")), _missing(sections))
+
+
+def title(text: str) -> str:
+    """The title from the first line, `# Intent: <title>`.  Raises ContractError."""
+    found = _TITLE.match(text)
+    if not found:
+        reason = f"must begin with the line '# Intent: <title>', not with {shown(text[:40])}"
+        raise ContractError(Code.INTENT, reason)
+    if bad := invisible(found[1]):
+        raise ContractError(Code.INVISIBLE_CHARACTER, f"has {bad} in its title; write the title without it")
+    return found[1]
+
+
+def warnings(text: str) -> tuple[str, ...]:
+    """One sentence for each section that the document lacks."""
+    if "```" in text or "~~~" in text:
+        return _missing({name for name, _ in _sections(text)})
+    return _missing({_CANONICAL.get(name.casefold()) for name in _HEADING.findall(text)})
+
+
+def bullets(body: str) -> tuple[str, ...]:
+    """The top-level list items of a section, each with its continuation lines, without their check boxes."""
+    found: list[str] = []
+    for line, fenced in _lines(body):
+        if not fenced and (bullet := _BULLET.fullmatch(line)):
+            found.append(bullet[1].strip())
+        elif found and line[:1] in " \t" and line.strip():
+            found[-1] = f"{found[-1]} {line.strip()}"
+    return tuple(entry for entry in found if entry)
+
+
+def slugify(title: str) -> str:
+    """The slug that a title makes, fit to be submitted.  Raises ContractError when the title leaves nothing of it."""
+    spelled = title.casefold().translate({ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue"})
+    plain = unicodedata.normalize("NFKD", spelled).encode("ascii", errors="ignore").decode()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain)[: MAX_SUBMITTED_SLUG + 1].strip("-")[:MAX_SUBMITTED_SLUG].strip("-")
+    while slug.endswith(SYNTHESIS_ENDING):
+        slug = slug.removesuffix(SYNTHESIS_ENDING)
+    if not slug:
+        raise ContractError(Code.SLUG, f"the title {shown(title)} makes no slug; choose one yourself")
+    return slug
+
+
+def submitted_slug(slug: str) -> str:
+    """The slug itself when a person may submit it.  Raises ContractError."""
+    if not _slug(slug) or len(slug) > MAX_SUBMITTED_SLUG:
+        reason = (
+            f"{shown(slug)} is no slug; use a-z, 0-9 and '-', at most {MAX_SUBMITTED_SLUG} characters, '-' not first"
+        )
+        raise ContractError(Code.SLUG, reason)
+    if slug.endswith(SYNTHESIS_ENDING):
+        reason = f"{slug!r} ends in {SYNTHESIS_ENDING!r}, which is kept for synthesis cards; choose another"
+        raise ContractError(Code.SLUG, reason)
+    return slug
+
+
+def _missing(present: object) -> tuple[str, ...]:
+    names = present if isinstance(present, (set, dict)) else ()
+    return tuple(
+        f"the section '{german}' ('{english}') is missing"
+        for german, english in SECTIONS.items()
+        if german not in names
+    )
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """The known sections with their texts, in order.  A heading inside a fence is only text."""
+    name: str | None = None
+    body: list[str] = []
+    for line, fenced in _lines(text):
+        heading = None if fenced else _HEADING.match(line)
+        if not heading:
+            body.append(line)
+            continue
+        if name is not None:
+            yield name, "\n".join(body)
+        name, body = _CANONICAL.get(heading[1].casefold()), []
+    if name is not None:
+        yield name, "\n".join(body)
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Every line, and whether it stands in a fenced block (the fences themselves do)."""
+    fence = ""
+    for raw in text.split("\n"):
+        line = raw.removesuffix("\r")
+        mark = _FENCE.match(line)
+        if not fence:
+            fence = mark[1] if mark else ""
+            yield line, bool(mark)
+            continue
+        yield line, True
+        if mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
+            fence = ""

@@ -1,0 +1,157 @@
+"""Strict JSON: the part of JSON that every reader understands the same way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from intent_board.contracts.errors import Code, ContractError, step
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 64
+_INTEGERS = range(-(1 << 63), 1 << 63)
+
+T = TypeVar("T")
+
+
+class _Unlawful(ValueError):
+    """JSON as Python reads it, but not strict; `_diagnose` says what and where."""
+
+
+def check_size(text: str) -> None:
+    """Refuse more than 1 MiB, counted in UTF-8 bytes.  Raises ContractError."""
+    # A character has at most four bytes, so most texts need no counting.
+    if len(text) * 4 > MAX_BYTES and (
+        len(text) > MAX_BYTES or len(text.encode("utf-8", errors="surrogatepass")) > MAX_BYTES
+    ):
+        raise ContractError(Code.TOO_LARGE, "is larger than 1 MiB; answer with less")
+
+
+def read(text: str, reader: Callable[[Any], T]) -> T:
+    """Decode strict JSON and hand it to `reader`, which accepts the listed fields and refuses everything else.
+
+    Returns what `reader` returns.  Raises ContractError: the reader's, or this law's own, which comes first.
+
+    Nesting and the size of integers are only looked at in what was refused: no shape that a reader accepts is
+    deeper than a few levels, and no number it accepts is beyond a hundred or so.
+    """
+    try:
+        value = _STRICT.decode(text)
+        if "\\ud" in text or "\\uD" in text or not _encodable(text):
+            _diagnose(text)
+        return reader(value)
+    except (ContractError, ValueError, RecursionError):
+        _diagnose(text)
+        raise
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    # Python keeps the last of two equal keys, other readers the first: the same text would mean two things.
+    if len(table) != len(pairs):
+        raise _Unlawful
+    return table
+
+
+def _refuse(word: str) -> Any:
+    raise _Unlawful
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse)
+
+
+def _encodable(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# --- the careful second reading, for refused answers -----------------------------------------------------------
+
+
+class _Fault:
+    """Stands in the tree for a number that is not allowed, so that its path can be named."""
+
+    def __init__(self, code: Code, reason: str) -> None:
+        self.code, self.reason = code, reason
+
+
+class _Doubled(dict[str, Any]):
+    """An object that names a key twice."""
+
+    key = ""
+
+
+def _marked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) == len(pairs):
+        return table
+    doubled, seen = _Doubled(table), set[str]()
+    for key, _ in pairs:
+        if key in seen:
+            doubled.key = key
+            return doubled
+        seen.add(key)
+    raise AssertionError("a dict is shorter than its pairs only through a repeated key")
+
+
+def _integer(digits: str) -> Any:
+    # The length is looked at first: Python refuses to convert thousands of digits, with an error of its own.
+    if len(digits) > 20 or int(digits) not in _INTEGERS:
+        return _Fault(Code.INTEGER_TOO_LARGE, "is an integer beyond 64 bits")
+    return int(digits)
+
+
+def _constant(word: str) -> Any:
+    return _Fault(Code.NOT_A_NUMBER, f"{word} is not JSON; use null or a number")
+
+
+_MARKING = json.JSONDecoder(object_pairs_hook=_marked, parse_constant=_constant, parse_int=_integer)
+
+
+def _diagnose(text: str) -> None:
+    """Raise the first fault in the order of the text; return when the text is strict JSON."""
+    try:
+        value = _MARKING.decode(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno} of the block"
+        raise ContractError(Code.NOT_JSON, f"is not JSON: {error.msg} ({where})") from None
+    except RecursionError:
+        raise ContractError(Code.NESTING, f"is nested deeper than {MAX_DEPTH} levels") from None
+    for depth, place, part in _walk(value):
+        if fault := _fault(depth, part):
+            raise ContractError(fault.code, fault.reason, "$" + "".join(place))
+
+
+def _fault(depth: int, part: Any) -> _Fault | None:
+    if depth > MAX_DEPTH:
+        return _Fault(Code.NESTING, f"is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(part, _Fault):
+        return part
+    if isinstance(part, _Doubled):
+        return _Fault(Code.DUPLICATE_KEY, f"names the key {part.key[:80]!r} twice; keep one")
+    texts = part if isinstance(part, dict) else (part,) if isinstance(part, str) else ()
+    if not all(_encodable(text) for text in texts):
+        return _Fault(Code.SURROGATE, "has half of a surrogate pair, which is no character")
+    return None
+
+
+def _walk(value: Any) -> Iterator[tuple[int, tuple[str, ...], Any]]:
+    """Every value in the order of the text, with its depth and place; without recursion."""
+    stack: list[tuple[int, tuple[str, ...], Any]] = [(0, (), value)]
+    while stack:
+        depth, place, part = stack.pop()
+        if isinstance(part, dict):
+            inner = [((*place, step(key)), child) for key, child in part.items()]
+        elif isinstance(part, list):
+            inner = [((*place, f"[{number}]"), child) for number, child in enumerate(part)]
+        else:
+            yield depth, place, part
+            continue
+        yield depth + 1, place, part
+        stack += [(depth + 1, *entry) for entry in reversed(inner)]
