@@ -1,0 +1,222 @@
+"""The bare mirror of one repository: every branch of its remote, and the objects that all clones borrow.
+
+Nothing is ever collected or pruned in it.  Its configuration holds no address: each command gets the configured one,
+so a changed `remote_url` holds from the next fetch on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from intent_board.boundaries import boundary
+from intent_board.config import Repository
+from intent_board.workspace.errors import WorkspaceError
+from intent_board.workspace.files import lock, make_git_dir, remove, replace_text, temporary
+from intent_board.workspace.git import NETWORK_TIMEOUT, Git, Output
+from intent_board.workspace.names import shown
+from intent_board.workspace.remote import Credentials, access
+from intent_board.workspace.tree import Entry
+
+#: What a killed git leaves in the object store is rubbish after this time, longer than any git of ours may run.
+STALE_SECONDS = 6 * 3600
+_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+def full_hash(commit: str) -> str:
+    """The same text, if it is a full object name.  Raises WorkspaceError otherwise, so no option passes for one."""
+    if not _HASH.fullmatch(commit):
+        raise WorkspaceError("failed", f"{commit[:80]!r} is not a full commit hash")
+    return commit
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The mirror `path` of the configured repository `name`."""
+
+    name: str
+    repository: Repository
+    path: Path
+    lock_path: Path
+    credentials: Credentials
+
+    @property
+    def git(self) -> Git:
+        """git on the mirror, without its remote."""
+        return Git(self.path)
+
+    @property
+    def digits(self) -> int:
+        """The length of an object name: 40, or 64 in a SHA-256 repository."""
+        return 64 if "sha256" in (self.path / "config").read_text() else 40
+
+    @property
+    def head(self) -> str:
+        """The branch that the last fetch found to be the repository's."""
+        return (self.path / "HEAD").read_text().strip().removeprefix("ref: refs/heads/")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[Git]:
+        """git on the mirror while nobody else changes its refs; a killed predecessor's lock files are cleared."""
+        with lock(self.lock_path, timeout=NETWORK_TIMEOUT + 60) as fd:
+            # Every process that changes refs here inherits this lock, so a lock file without one is a dead one's.
+            for name in ("packed-refs.lock", "HEAD.lock", "config.lock", "shallow.lock"):
+                (self.path / name).unlink(missing_ok=True)
+            for stale in (self.path / "refs").rglob("*.lock"):
+                stale.unlink(missing_ok=True)
+            yield replace(self.git, held=(fd,))
+
+    def fetch(self) -> str:
+        """Make or update the mirror; returns the configured branch, or the remote's own default.
+
+        Raises WorkspaceError: outage, the remote's refusal, or a remote that has branches but not this one.
+        """
+        self.make()
+        with self.locked() as git:
+            branch = self.repository.branch or self._default_branch(git)
+            self.update(git)
+            self.clear_rubbish()
+            if self.head != branch:
+                replace_text(self.path / "HEAD", f"ref: refs/heads/{branch}\n")
+            others = self.branches(git)
+        if others and branch not in others:
+            known = ", ".join(sorted(others)[:10])
+            raise WorkspaceError(
+                "failed", f"the remote of {self.name!r} has no branch {branch!r}; it has {known}: correct the branch"
+            )
+        return branch
+
+    def update(self, git: Git) -> None:
+        """Bring every branch of the remote in, removed ones out.  The caller holds `locked`."""
+        self.read(
+            git, "fetch", "--quiet", "--no-tags", "--prune", "--update-shallow", "--no-write-fetch-head",
+            "--no-auto-maintenance", "--no-recurse-submodules", "origin",
+        )  # fmt: skip
+        boundary("workspace: fetched")
+
+    def ask(self, git: Git, *argv: str) -> Output:
+        """Run a git command that reaches the remote, as `origin`; whatever it exits with."""
+        settings, environment = access(self.name, self.repository, self.credentials)
+        online = replace(git, settings=git.settings + settings, environment=environment)
+        return online.run(*argv, codes=None, timeout=NETWORK_TIMEOUT)
+
+    def read(self, git: Git, *argv: str) -> Output:
+        """The same for a command that only reads.  Raises WorkspaceError when the remote does not let it."""
+        result = self.ask(git, *argv)
+        if result.code and result.outage:
+            raise WorkspaceError(
+                "outage",
+                f"the remote of {self.name!r} can't be reached: {result.reason}; try again later",
+                result.words,
+            )
+        if result.code:
+            raise WorkspaceError(
+                "failed",
+                f"the remote of {self.name!r} can't be read: {result.reason}; "
+                f"check repositories.{self.name}.remote_url and its credential",
+                result.words,
+            )
+        return result
+
+    def make(self) -> None:
+        """Make an empty mirror in the remote's object format, unless there is one."""
+        if self.path.is_dir():
+            return
+        with lock(self.lock_path, timeout=NETWORK_TIMEOUT + 60) as fd:
+            if self.path.is_dir():
+                return
+            listing = self.read(Git(None, held=(fd,)), "ls-remote", "--symref", "origin")
+            new = self.path.with_name(f".new-{self.path.name}")
+            remove(new)
+            new.parent.mkdir(parents=True, exist_ok=True)
+            if listing.out:
+                head = _symref(listing) or "main"
+                digits = len(listing.out.splitlines()[-1].split(b"\t")[0])
+            else:
+                head, digits = self._empty_remote(fd)
+            make_git_dir(new, head=head, bare=True, digits=digits)
+            new.rename(self.path)
+            boundary("workspace: mirror made")
+
+    def _empty_remote(self, fd: int) -> tuple[str, int]:
+        """Branch name and object format of a remote without a commit; only a clone asks for them."""
+        with temporary(self.path.parent) as place:
+            target = place / "probe"
+            # Unlike the others, clone takes no name of a remote.
+            address = self.repository.remote_url
+            self.read(Git(None, held=(fd,)), "clone", "--quiet", "--bare", "--template=", "--", address, str(target))
+            head = (target / "HEAD").read_text().strip().removeprefix("ref: refs/heads/")
+            return head, 64 if "sha256" in (target / "config").read_text() else 40
+
+    def _default_branch(self, git: Git) -> str:
+        listing = self.read(git, "ls-remote", "--symref", "origin", "HEAD")
+        if branch := _symref(listing):
+            return branch
+        if self.branches(git):
+            raise WorkspaceError(
+                "failed", f"the HEAD of {self.name!r}'s remote names no branch; set repositories.{self.name}.branch"
+            )
+        return self.head
+
+    def branches(self, git: Git) -> dict[str, str]:
+        """Every branch of the remote as the last fetch saw it, with its commit."""
+        listing = git.run("for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads").out.decode()
+        return {name: commit for commit, name in (line.split(" ", 1) for line in listing.splitlines())}
+
+    def tip(self, branch: str) -> str | None:
+        """The commit of a branch as the last fetch saw it, None when there is no such branch."""
+        found = self.git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", codes=(0, 1))
+        return found.out.decode().strip() or None
+
+    def is_ancestor(self, commit: str, of: str) -> bool:
+        """Whether `of` contains `commit`.  A commit that the mirror does not know is contained in nothing."""
+        result = self.git.run("merge-base", "--is-ancestor", full_hash(commit), full_hash(of), codes=(0, 1, 128))
+        if result.code == 128 and self.has(commit) and self.has(of):
+            raise WorkspaceError("failed", f"git can't compare commits of {self.name!r}", result.words)
+        return result.code == 0
+
+    def has(self, commit: str) -> bool:
+        """Whether the mirror holds this commit."""
+        return self.git.run("cat-file", "-e", f"{full_hash(commit)}^{{commit}}", codes=None).code == 0
+
+    def entries(self, commit: str | None, git: Git | None = None) -> dict[bytes, Entry]:
+        """Every file of a commit (None: no commit yet, so no file).
+
+        Raises WorkspaceError when the mirror has no such commit, and for submodules, which the board can't carry.
+        """
+        if commit is None:
+            return {}
+        listing = (git or self.git).run("ls-tree", "-r", "-z", "--full-tree", full_hash(commit), codes=(0, 128))
+        if listing.code:
+            raise WorkspaceError(
+                "failed", f"repository {self.name!r} has no commit {commit}; fetch it first", listing.words
+            )
+        entries = {}
+        for line in listing.out.split(b"\0")[:-1]:
+            head, path = line.split(b"\t", 1)
+            mode, kind, oid = head.decode().split(" ")
+            if kind == "commit":
+                raise WorkspaceError(
+                    "failed",
+                    f"repository {self.name!r} has a submodule at {shown(path)}, which the board does not support",
+                )
+            entries[path] = Entry("100644" if mode == "100664" else mode, oid)
+        return entries
+
+    def clear_rubbish(self) -> None:
+        """Remove what killed processes left in the object store long ago."""
+        limit = time.time() - STALE_SECONDS
+        for pattern in ("pack/tmp_*", "??/tmp_obj_*", "tmp_objdir-*", "incoming-*"):
+            for path in (self.path / "objects").glob(pattern):
+                if path.lstat().st_mtime < limit:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _symref(listing: Output) -> str | None:
+    match = re.match(rb"ref: refs/heads/(\S+)\tHEAD\n", listing.out)
+    return match.group(1).decode() if match else None

@@ -1,0 +1,119 @@
+"""How a repository's remote is reached: transport, credential and known hosts, as settings and environment of git."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from intent_board.config import Repository
+from intent_board.workspace.errors import WorkspaceError
+
+Settings = tuple[tuple[str, str], ...]
+FETCH = "+refs/heads/*:refs/heads/*"
+
+
+class Credentials(Protocol):
+    """Where this process finds its credentials; the worker unit decides which it has."""
+
+    def path(self, name: str) -> Path | None:
+        """The file that holds a credential, or None when this process was not given it."""
+
+
+def scheme(url: str) -> str:
+    """The transport that git takes for an address: file, ssh, https, http or git.
+
+    Raises WorkspaceError for any other; `host:path` means ssh, as git has it.
+    """
+    if match := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", url):
+        found = match.group(1).lower().replace("git+ssh", "ssh").replace("ssh+git", "ssh")
+        if found not in {"file", "ssh", "https", "http", "git"}:
+            raise WorkspaceError(
+                "failed", f"the remote's transport {found!r} is not supported; use ssh, https or a path"
+            )
+        return found
+    return "ssh" if ":" in url.split("/")[0] else "file"
+
+
+def access(name: str, repository: Repository, credentials: Credentials) -> tuple[Settings, dict[str, str]]:
+    """Settings and environment with which git reaches the remote of the repository `name` as `origin`.
+
+    No secret is in either, only the name of the file that holds it.  Raises WorkspaceError when the credential is
+    missing here or would travel unprotected.
+    """
+    url = repository.remote_url
+    kind = scheme(url)
+    settings: Settings = (
+        ("remote.origin.url", url),
+        ("remote.origin.fetch", FETCH),
+        (f"protocol.{kind}.allow", "always"),
+    )
+    secret = _secret(name, repository, credentials)
+    if kind == "file":
+        # The other side's own check of ownership: this address was configured, so whoever owns it is meant.
+        return (
+            *settings,
+            ("remote.origin.uploadpack", "git -c safe.directory=* upload-pack"),
+            ("remote.origin.receivepack", "git -c safe.directory=* receive-pack"),
+        ), {}
+    if kind == "ssh":
+        return settings, {"GIT_SSH_COMMAND": _ssh(repository.known_hosts, secret), "GIT_SSH_VARIANT": "ssh"}
+    if secret is None:
+        return settings, {}
+    return settings + _helper(name, url, kind, secret), {}
+
+
+def _secret(name: str, repository: Repository, credentials: Credentials) -> Path | None:
+    if repository.credential is None:
+        return None
+    path = credentials.path(repository.credential)
+    if path is None or not path.is_file():
+        raise WorkspaceError(
+            "failed",
+            f"credential {repository.credential!r} of repository {name!r} is not loaded here; "
+            "add it to the unit's credentials",
+        )
+    return path
+
+
+def _ssh(known_hosts: Path | None, key: Path | None) -> str:
+    # No configuration and no agent of the host: the key and the known hosts that the board's file names, or none.
+    options = {
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "yes",
+        "UpdateHostKeys": "no",
+        "UserKnownHostsFile": str(known_hosts) if known_hosts else "/dev/null",
+        "GlobalKnownHostsFile": "/dev/null" if known_hosts else "/etc/ssh/ssh_known_hosts",
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "PasswordAuthentication": "no",
+        "ForwardAgent": "no",
+        "ClearAllForwardings": "yes",
+        "PermitLocalCommand": "no",
+        "ControlMaster": "no",
+        "ControlPath": "none",
+        "ConnectTimeout": "30",
+        "ServerAliveInterval": "30",
+        "ServerAliveCountMax": "4",
+    }
+    words = ["ssh", "-F", "/dev/null", "-i", str(key or "/dev/null")]
+    for option, value in options.items():
+        # ssh splits a value at spaces unless it stands in quotes.
+        words += ["-o", f'{option}="{value}"' if " " in value else f"{option}={value}"]
+    return shlex.join(words)
+
+
+def _helper(name: str, url: str, kind: str, secret: Path) -> Settings:
+    address = urlsplit(url)
+    if kind != "https" and address.hostname not in {"localhost", "127.0.0.1", "::1"}:
+        raise WorkspaceError(
+            "failed", f"repositories.{name}.remote_url would send its credential unprotected over {kind}; use https"
+        )
+    # The helper answers for this host alone, so that no redirect gets the token.  A user name in the address wins.
+    place = f"{address.scheme}://{address.netloc.rsplit('@', 1)[-1]}"
+    user = "" if address.username else "echo username=git; "
+    token = f'IFS= read -r token < {shlex.quote(str(secret))} || test -n "$token"'
+    script = f'!f() {{ test "$1" = get || exit 0; {token} || exit 1; {user}echo "password=$token"; }}; f'
+    return (("credential.helper", ""), (f"credential.{place}.helper", script))

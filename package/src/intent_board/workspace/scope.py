@@ -1,0 +1,69 @@
+"""What a change may touch, and what it must not carry."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from intent_board.contracts.scope import matches
+from intent_board.workspace.errors import WorkspaceError
+from intent_board.workspace.names import shown
+
+#: Shorter values would be found by accident.
+MIN_SECRET = 8
+_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|AGE-SECRET-KEY-|PuTTY-User-Key-File-")
+
+
+def prove_scope(paths: Iterable[bytes], scope: Sequence[str]) -> None:
+    """Raises WorkspaceError (check_failed) with every path that no entry of the write scope names."""
+    outside = tuple(shown(path) for path in paths if not matches(scope, shown(path)))
+    if outside:
+        raise WorkspaceError(
+            "check_failed",
+            f"{len(outside)} changed path(s) lie outside the write scope, first {outside[0]}; widen it or undo them",
+            outside,
+        )
+
+
+def prove_no_secret(
+    old: Mapping[bytes, bytes], new: Mapping[bytes, bytes], message: bytes, forbidden: Iterable[str]
+) -> None:
+    """Raises WorkspaceError (check_failed) with the paths whose change adds a private key or one of our credentials.
+
+    `old` and `new` are the contents of changed files by path, links' targets included.  The values themselves are in
+    no message.
+    """
+    values = list(_pieces(forbidden))
+    found = [
+        f"{shown(path)}: {what}" for path, text in new.items() for what in _added(old.get(path, b""), text, values)
+    ]
+    found += [f"{shown(path)}: its name holds a credential of the board" for path in new if _holds(path, values)]
+    if _holds(message, values):
+        found.append("the commit message: a credential of the board")
+    if found:
+        raise WorkspaceError(
+            "check_failed", f"the change carries a secret, {found[0]}; remove it and use a new one", tuple(found)
+        )
+
+
+def _added(old: bytes, new: bytes, values: list[bytes]) -> Iterable[str]:
+    if _KEY.search(new) and Counter(_key_lines(new)) - Counter(_key_lines(old)):
+        yield "a private key"
+    if any(new.count(value) > old.count(value) for value in values):
+        yield "a credential of the board"
+
+
+def _key_lines(text: bytes) -> Iterable[bytes]:
+    return (line for line in text.split(b"\n") if _KEY.search(line))
+
+
+def _holds(text: bytes, values: list[bytes]) -> bool:
+    return any(value in text for value in values)
+
+
+def _pieces(forbidden: Iterable[str]) -> Iterable[bytes]:
+    """Each value whole and, of a value with several lines, each line by itself."""
+    for value in forbidden:
+        pieces = {value.strip(), *(line.strip() for line in value.splitlines())}
+        yield from (piece.encode() for piece in pieces if len(piece) >= MIN_SECRET)
