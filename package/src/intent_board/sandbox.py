@@ -303,7 +303,7 @@ def run(
     process goes on, so neither memory nor disk grows with it.  Raises SandboxError and SandboxUnavailable.
     """
     begun = time.monotonic()
-    with _given(stdin) as source, _Tail(output_limit) as tail:
+    with readable(stdin) as source, _Tail(output_limit) as tail:
         running = start(argv, box, mode=mode, stdin=source, stdout=tail.fd, stderr=tail.fd, lock_fd=lock_fd)
         try:
             timed_out = False
@@ -322,7 +322,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _given(data: bytes) -> Iterator[int]:
+def readable(data: bytes) -> Iterator[int]:
     """A descriptor that reads `data` and then ends.  A file, since a pipe would need a writer beside the reader."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
