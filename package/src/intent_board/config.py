@@ -113,8 +113,8 @@ def _host(text: str) -> str:
     return text
 
 
-def _ref(text: str) -> str:
-    # git check-ref-format's rules, as far as a branch name needs them.
+def branch_name(text: str) -> str:
+    """The text itself when git takes it for a branch (git-check-ref-format).  Raises ValueError."""
     if (
         not re.fullmatch(r"[^\s~^:?*\[\\-][^\s~^:?*\[\\]*", text)
         or ".." in text
@@ -143,7 +143,7 @@ CredentialName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 HostName = Annotated[str, AfterValidator(_host)]
-Branch = Annotated[Line, AfterValidator(_ref)]
+Branch = Annotated[Line, AfterValidator(branch_name)]
 Argv = Annotated[tuple[Line, ...], Field(min_length=1)]
 Minutes = Annotated[int, Field(ge=1, le=1440)]
 

@@ -85,9 +85,13 @@ def bullets(body: str) -> tuple[str, ...]:
 
 def slugify(title: str) -> str:
     """The slug that a title makes, fit to be submitted.  Raises ContractError when the title leaves nothing of it."""
-    spelled = title.casefold().translate({ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue"})
+    composed = unicodedata.normalize("NFC", title).casefold()
+    spelled = composed.translate({ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue"})
     plain = unicodedata.normalize("NFKD", spelled).encode("ascii", errors="ignore").decode()
-    slug = re.sub(r"[^a-z0-9]+", "-", plain)[: MAX_SUBMITTED_SLUG + 1].strip("-")[:MAX_SUBMITTED_SLUG].strip("-")
+    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    if len(slug) > MAX_SUBMITTED_SLUG:
+        whole_words = slug[: MAX_SUBMITTED_SLUG + 1].rpartition("-")[0]
+        slug = whole_words or slug[:MAX_SUBMITTED_SLUG]
     while slug.endswith(SYNTHESIS_ENDING):
         slug = slug.removesuffix(SYNTHESIS_ENDING)
     if not slug:

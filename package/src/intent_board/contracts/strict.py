@@ -12,6 +12,9 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 _INTEGERS = range(-(1 << 63), 1 << 63)
 
+#: How half a surrogate pair or a NUL must be written in JSON, if it is there at all.
+_SUSPECT = ("\\ud", "\\uD", "\\u0000")
+
 T = TypeVar("T")
 
 
@@ -28,6 +31,12 @@ def check_size(text: str) -> None:
         raise ContractError(Code.TOO_LARGE, "is larger than 1 MiB; answer with less")
 
 
+def check_text(text: str) -> None:
+    """Refuse what no text that others read can hold: halves of surrogate pairs, and NUL.  Raises ContractError."""
+    if fault := _unfit(text):
+        raise ContractError(fault.code, fault.reason)
+
+
 def read(text: str, reader: Callable[[Any], T]) -> T:
     """Decode strict JSON and hand it to `reader`, which accepts the listed fields and refuses everything else.
 
@@ -38,7 +47,7 @@ def read(text: str, reader: Callable[[Any], T]) -> T:
     """
     try:
         value = _STRICT.decode(text)
-        if "\\ud" in text or "\\uD" in text or not _encodable(text):
+        if any(escape in text for escape in _SUSPECT) or not _encodable(text):
             _diagnose(text)
         return reader(value)
     except (ContractError, ValueError, RecursionError):
@@ -136,8 +145,14 @@ def _fault(depth: int, part: Any) -> _Fault | None:
     if isinstance(part, _Doubled):
         return _Fault(Code.DUPLICATE_KEY, f"names the key {part.key[:80]!r} twice; keep one")
     texts = part if isinstance(part, dict) else (part,) if isinstance(part, str) else ()
-    if not all(_encodable(text) for text in texts):
+    return next((fault for text in texts if (fault := _unfit(text))), None)
+
+
+def _unfit(text: str) -> _Fault | None:
+    if not _encodable(text):
         return _Fault(Code.SURROGATE, "has half of a surrogate pair, which is no character")
+    if "\0" in text:
+        return _Fault(Code.INVISIBLE_CHARACTER, "has a NUL character, which ends a text for other programs")
     return None
 
 

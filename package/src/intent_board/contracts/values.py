@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
-from intent_board.config import EFFORT_PATTERN, MODEL_PATTERN, SLUG_PATTERN, invisible
+from intent_board.config import EFFORT_PATTERN, MODEL_PATTERN, SLUG_PATTERN, branch_name, invisible
 from intent_board.contracts.errors import Code, ContractError, shown, step
 from intent_board.contracts.scope import normalise
 
@@ -145,6 +145,15 @@ def commit(table: Table, name: str) -> str:
     if not _commit(value):
         raise ContractError(Code.PATTERN, f"{shown(value)} is no full lower-case commit hash", f"$.{name}")
     return value
+
+
+def branch(table: Table, name: str) -> str:
+    """A branch's plain name, as git takes it."""
+    value = plain(table, name)
+    try:
+        return branch_name(value)
+    except ValueError as error:
+        raise ContractError(Code.PATTERN, f"{shown(value)} {error}", f"$.{name}") from None
 
 
 def integer(table: Table, name: str, low: int, high: int | None) -> int:
