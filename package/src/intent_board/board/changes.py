@@ -31,6 +31,7 @@ from intent_board.board.model import (
     Phase,
     Profile,
     Refused,
+    ReplaceIntent,
     Rung,
     Status,
     UpdateCard,
@@ -277,6 +278,7 @@ def replan(card: Card, facts: Facts) -> list[Effect]:
         }
     return [
         *_attach(card, facts, "findings", "findings"),
+        *([ReplaceIntent(card.slug, facts.data["intent"])] if facts.data.get("intent") else []),
         _update(card, Phase.OPERATOR_PRUEFUNG, Status.QUEUED, **values),
         _job(card, "operator", "operator", {}, round=card.round + 1),
     ]

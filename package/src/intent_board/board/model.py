@@ -188,6 +188,14 @@ class CreateCard:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceIntent:
+    """Another text for a card's intent; the earlier ones are kept as versions."""
+
+    slug: str
+    intent: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateJob:
     """A queued job; (card, role, attempt) is unique, so that the same decision can't dispatch twice."""
 
@@ -288,6 +296,7 @@ class Happen:
 Effect = (
     UpdateCard
     | CreateCard
+    | ReplaceIntent
     | CreateJob
     | CancelJobs
     | Notify

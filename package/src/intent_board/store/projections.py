@@ -1,0 +1,142 @@
+"""Intent files: what is committed, for people and programs to read.
+
+A file is ours when its content is any version of that card's intent.  Everything else under its name is foreign and
+stays as it is, links included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+#: Hashes of every version that a card's intent had, and the text of the newest.
+Versions = tuple[frozenset[str], str]
+
+#: A file larger than any intent can be is foreign without being read.
+_LARGEST = 4 * 1024 * 1024
+
+
+def digest(text: str) -> str:
+    """The hash of an intent's text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Projections:
+    """The intent files in one directory."""
+
+    def __init__(self, directory: Path, memory: Path) -> None:
+        self._directory, self._memory = directory, memory
+
+    def write(self, slugs: Iterable[str], load: Callable[[str], Versions | None]) -> set[str]:
+        """Bring these cards' files up to date.
+
+        Returns the slugs that need no further look: written, up to date, or foreign.  A file that can't be written
+        is logged and left for the next time, since the card itself is committed.
+        """
+        done: set[str] = set()
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            log.warning("Intent files can't be written to %s: %s", self._directory, error.strerror)
+            return done
+        try:
+            for slug in slugs:
+                versions = load(slug)
+                try:
+                    if versions is not None:
+                        _bring_up_to_date(directory, f"{slug}.md", versions)
+                    done.add(slug)
+                except OSError as error:
+                    log.warning("The intent file %s/%s.md can't be written: %s", self._directory, slug, error.strerror)
+        finally:
+            os.close(directory)
+        return done
+
+    def missing(self, open_slugs: Callable[[], Iterable[str]], next_slugs: Callable[[str], list[str]]) -> list[str]:
+        """Cards whose file somebody removed.
+
+        Open cards are looked at whenever the directory changed since the last look; of all cards (`next_slugs` after
+        a given one) a few each time, so that a look costs the same however many cards there are.
+        """
+        changed, cursor = self._directory_changed(), self._remembered().get("cursor", "")
+        some = next_slugs(str(cursor))
+        asked = dict.fromkeys([*(open_slugs() if changed is not None else ()), *some])
+        absent = [slug for slug in asked if not os.path.lexists(self._directory / f"{slug}.md")]
+        seen = self._remembered().get("mtime") if changed is None else changed
+        if changed is not None or some:
+            self._remember({"mtime": seen, "cursor": some[-1] if some else ""})
+        return absent
+
+    def _directory_changed(self) -> int | None:
+        try:
+            now = self._directory.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+        return None if self._remembered().get("mtime") == now else now
+
+    def _remembered(self) -> Mapping[str, object]:
+        # Only a memory of what was looked at: lost or unreadable means to look again.
+        try:
+            loaded = json.loads(self._memory.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return loaded if isinstance(loaded, dict) else {}
+
+    def _remember(self, values: Mapping[str, object]) -> None:
+        temporary = self._memory.with_suffix(f".{secrets.token_hex(4)}")
+        temporary.write_text(json.dumps(values))
+        temporary.replace(self._memory)
+
+
+def _bring_up_to_date(directory: int, name: str, versions: Versions) -> None:
+    ours, text = versions
+    present = _content_hash(directory, name)
+    if present == digest(text) or (present is not None and present not in ours):
+        return
+    # One fixed name, so that what a killed process left is taken away by the next; a lock keeps them apart.
+    temporary = f".{name}.new"
+    _remove(directory, temporary)
+    try:
+        target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=directory)
+        with os.fdopen(target, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        if present is not None:
+            os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            return
+        # A link never replaces, so a file that appeared meanwhile stays.
+        with suppress(FileExistsError):
+            os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    finally:
+        _remove(directory, temporary)
+
+
+def _remove(directory: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
+
+
+def _content_hash(directory: int, name: str) -> str | None:
+    """The hash of a file's content; "" for what is no plain file of our size, None for nothing at all."""
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+            return ""
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        return ""
+    with os.fdopen(file, "rb") as content:
+        return hashlib.sha256(content.read(_LARGEST + 1)).hexdigest()

@@ -1,0 +1,112 @@
+"""A board in a temporary directory, and what is wanted of it again and again."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intent_board import config as configuration
+from intent_board.config import BoardConfig
+from intent_board.store import Claim, Store, open_store
+
+OWNER = "lukas"
+PROFILE = {"runtime": "codex", "model": "gpt-5.6-luna", "reasoning_effort": "none"}
+
+
+def configured(state_dir: Path, **tables: Any) -> BoardConfig:
+    """A configuration with one repository and both lanes over `state_dir`."""
+    raw: dict[str, Any] = {
+        "board": {"owner": OWNER, "state_dir": str(state_dir), "default_repository": "site"},
+        "repositories": {"site": {"remote_url": "/srv/git/site.git", "branch": "main"}},
+    }
+    for name, values in tables.items():
+        raw[name] = {**raw.get(name, {}), **values}
+    return configuration.parse(raw)
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def config(state_dir: Path) -> BoardConfig:
+    return configured(state_dir)
+
+
+@pytest.fixture
+def store(config: BoardConfig) -> Iterator[Store]:
+    opened = open_store(config)
+    yield opened
+    opened.close()
+
+
+class Board:
+    """Short words for what a board goes through."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def submit(self, slug: str = "lamp", requester: str = OWNER, **data: Any) -> None:
+        event = "submit_by_owner" if requester == OWNER else "submit_by_other"
+        self.store.submit(
+            slug=slug,
+            title=f"The {slug}",
+            intent=f"# Intent: The {slug}\n",
+            repository="site",
+            requester=requester,
+            event=event,
+            data=data,
+        )
+
+    def claim(self, queue: str) -> Claim:
+        claim = self.store.claim(queue)
+        assert claim is not None
+        return claim
+
+    def direct(self, slug: str = "lamp", lane: str = "schwer") -> None:
+        """Submit and have the Operator send it to a lane."""
+        self.submit(slug)
+        assert self.store.finish(self.claim("operator"), "operator_direct", {"lane": lane})
+
+    def building(self, slug: str = "lamp") -> Claim:
+        """A card whose Builder has just been claimed."""
+        self.direct(slug)
+        self.store.tick(100.0, off_branch={})
+        return self.claim("builder-schwer")
+
+    def split(self, parent: str, children: dict[str, list[str]]) -> None:
+        """A parent with children; each names what it is blocked by."""
+        self.submit(parent)
+        data = [child_data(slug, blocked_by) for slug, blocked_by in children.items()]
+        assert self.store.finish(self.claim("operator"), "operator_split", {"children": data})
+
+
+def child_data(slug: str, blocked_by: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "slug": slug,
+        "title": f"The {slug}",
+        "lane": "schwer",
+        "wave": 1,
+        "blocked_by": blocked_by or [],
+        "write_scope": [f"{slug}/**"],
+        "acceptance_criteria": ["it works"],
+        "intent": f"# Intent: The {slug}\n",
+        **more,
+    }
+
+
+@pytest.fixture
+def board(store: Store) -> Board:
+    return Board(store)
+
+
+def sql(store: Store, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """What somebody with the file in hand does to it."""
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        return connection.execute(statement, values).fetchall()
