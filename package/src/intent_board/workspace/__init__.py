@@ -18,10 +18,11 @@ from intent_board.workspace.checks import CheckResult
 from intent_board.workspace.clone import Mark
 from intent_board.workspace.commit import Commit
 from intent_board.workspace.errors import WorkspaceError
-from intent_board.workspace.files import temporary
+from intent_board.workspace.files import remove, temporary
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
 from intent_board.workspace.publish import Moved, Published
+from intent_board.workspace.quarantine import Quarantine
 from intent_board.workspace.remote import Credentials
 from intent_board.workspace.report import ChangedFile, TreeReport
 
@@ -55,6 +56,12 @@ def _said(method: Callable[Concatenate[Workspace, P], R]) -> Callable[Concatenat
             ) from error
 
     return wrapped
+
+
+def _run_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_]*-[A-Za-z0-9_]+", name):
+        raise WorkspaceError("failed", f"{name!r} does not name a run; use <job>-<token>")
+    return name
 
 
 class Workspace:
@@ -106,9 +113,7 @@ class Workspace:
 
         It has a .git of its own, detached at the commit, for `git log` and nix.
         """
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_]*-[A-Za-z0-9_]+", name):
-            raise WorkspaceError("failed", f"{name!r} is no name for a checkout; use <job>-<token>")
-        return clone.checkout(self._mirror(repository), self._checkouts, self._locks, commit, name)
+        return clone.checkout(self._mirror(repository), self._checkouts, self._locks, commit, _run_name(name))
 
     @_said
     def unchanged(self, checkout: Path, repository: str, commit: str) -> bool:
@@ -145,6 +150,40 @@ class Workspace:
         if made is not None:
             Mark(base, made.hash).write(self._trees, slug)
         return made
+
+    @_said
+    def quarantine(self, repository: str, name: str) -> Path:
+        """A new, empty repository at quarantines/<name> (`<job>-<token>`) that one Fixer run may push to."""
+        return self._quarantine(repository, name).make()
+
+    @_said
+    def pushed(self, repository: str, name: str) -> bool:
+        """Whether anything was pushed to a quarantine repository."""
+        return self._quarantine(repository, name).pushed()
+
+    @_said
+    def take(
+        self,
+        repository: str,
+        name: str,
+        branch: str,
+        commit: str,
+        *,
+        parent: str,
+        scope: Sequence[str],
+        forbidden_values: Iterable[str],
+    ) -> Commit:
+        """Take exactly this commit, one on `parent`, from a quarantine repository's branch into the mirror.
+
+        Kind check_failed: it is not there, not that, or breaks a rule that commit_tree holds too.
+        """
+        held = self._quarantine(repository, name)
+        return held.take(branch, commit, parent=parent, scope=scope, forbidden=forbidden_values)
+
+    @_said
+    def remove_quarantine(self, repository: str, name: str) -> None:
+        """Remove a quarantine repository."""
+        remove(self._quarantine(repository, name).path)
 
     @_said
     def run_checks(self, repository: str, commit: str, *, lock_fd: int | None = None) -> list[CheckResult]:
@@ -232,6 +271,10 @@ class Workspace:
             raise WorkspaceError("failed", f"there is no repository {repository!r}; declare it under repositories")
         lock = self._locks / f"mirror-{repository}.lock"
         return Mirror(repository, configured, self._mirrors / f"{repository}.git", lock, self._credentials)
+
+    def _quarantine(self, repository: str, name: str) -> Quarantine:
+        path = self._config.state_dir / "quarantines" / f"{_run_name(name)}.git"
+        return Quarantine(path, self._mirror(repository), self._config.board.sandbox)
 
     def _slug(self, slug: str) -> str:
         if not re.fullmatch(SLUG_PATTERN, slug):

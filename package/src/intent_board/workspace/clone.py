@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from intent_board.boundaries import boundary
+from intent_board.workspace.commit import is_attributes
 from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.files import lock, make_git_dir, remove, replace_text
 from intent_board.workspace.git import Git
 from intent_board.workspace.mirror import Mirror
-from intent_board.workspace.objects import read_blobs
+from intent_board.workspace.objects import borrow, read_blobs
 from intent_board.workspace.tree import survey
 
 LOCK_TIMEOUT = 900.0
@@ -69,9 +70,8 @@ def _clear_leftovers(trees: Path) -> None:
 
 def _check_supported(mirror: Mirror, base: str | None) -> None:
     entries = mirror.entries(base)
-    attributes = {path: entry for path, entry in entries.items() if path.split(b"/")[-1] == b".gitattributes"}
-    blobs = read_blobs(mirror.git, (entry.oid for entry in attributes.values() if entry.mode != "120000"))
-    if any(b"filter=lfs" in text for text in blobs.values()):
+    rules = [entry.oid for path, entry in entries.items() if is_attributes(path, entry)]
+    if any(b"filter=lfs" in text for text in read_blobs(mirror.git, rules).values()):
         raise WorkspaceError(
             "failed",
             f"repository {mirror.name!r} keeps files in git-lfs, which the board does not support; store them in git",
@@ -84,10 +84,7 @@ def populate(mirror: Mirror, target: Path, commit: str | None, *, branch: str | 
     head = branch or commit
     assert head is not None
     make_git_dir(git_dir, head=head, bare=False, digits=mirror.digits, detached=branch is None)
-    (git_dir / "objects" / "info" / "alternates").write_text(f"{mirror.path / 'objects'}\n")
-    shallow = mirror.path / "shallow"
-    if shallow.exists():
-        (git_dir / "shallow").write_bytes(shallow.read_bytes())
+    borrow(git_dir, mirror.path)
     if commit is None:
         return
     if branch is not None:

@@ -10,11 +10,17 @@ from pathlib import Path
 from intent_board.boundaries import boundary
 from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.git import Git
-from intent_board.workspace.mirror import Mirror, full_hash
+from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
-from intent_board.workspace.objects import read_blobs, scratch, write_commit
+from intent_board.workspace.objects import full_hash, read_blobs, stage, write_commit
 from intent_board.workspace.scope import prove_no_secret, prove_scope
 from intent_board.workspace.tree import Entry, Survey, survey
+
+#: A patch that nothing in the repository can shape.
+PATCH = (
+    "-r", "-p", "--no-commit-id", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index",
+    "--src-prefix=a/", "--dst-prefix=b/",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ def commit_tree(
     """Commit what the tree holds, on top of `base`; None when that is nothing new.
 
     Raises WorkspaceError (check_failed): something in the tree that may not be committed, a path outside `scope`, a
-    private key or one of the `forbidden` values.  Nothing is written before all of that is known.
+    private key or one of the `forbidden` values.  The mirror gets nothing before all of that is known.
     """
     known = mirror.entries(base)
     found = survey(tree, known, digits=mirror.digits)
@@ -69,51 +75,46 @@ def commit_tree(
     if not found.paths:
         return None
     prove_scope(found.paths, scope)
-    old = read_blobs(mirror.git, (known[path].oid for path in found.changed if path in known))
-    before = {path: old[known[path].oid] for path in found.changed if path in known}
+    before = old_content(mirror.git, known, found.changed)
     prove_no_secret(before, found.content, told.message, forbidden)
-    commit = write(mirror, found, told, base)
+    with stage(mirror.path, mirror.digits) as staged:
+        commit = write(staged.git, found, told, base)
+        differing = raw_diff(staged.git, base, commit)
+        _prove_same(commit, differing, {**found.changed, **dict.fromkeys(found.deleted)})
+        prove_scope(differing, scope)
+        prove_unfiltered(staged.git, commit, {**known, **found.changed}, found.changed)
+        staged.accept()
     boundary("workspace: commit written")
-    paths = prove(mirror, base, commit, found.changed, found.deleted)
-    prove_scope(paths, scope)
-    return Commit(commit, base, tuple(map(shown, paths)))
+    return Commit(commit, base, tuple(map(shown, sorted(differing))))
 
 
-def write(mirror: Mirror, found: Survey, told: Told, base: str | None, *, git: Git | None = None) -> str:
-    """Write the surveyed changes as a commit into the objects of the mirror, or of `git`; no ref changes."""
-    with scratch(git or mirror.git, mirror.path.parent, mirror.digits) as own:
-        return write_commit(
-            own,
-            base=base,
-            changed=found.changed,
-            content=found.content,
-            deleted=found.deleted,
-            message=told.message,
-            when=told.when,
-        )
+def old_content(git: Git, known: Mapping[bytes, Entry], paths: Iterable[bytes]) -> dict[bytes, bytes]:
+    """What the paths held before, for those that were there."""
+    there = [path for path in paths if path in known]
+    blobs = read_blobs(git, (known[path].oid for path in there))
+    return {path: blobs[known[path].oid] for path in there}
 
 
-def prove(
-    mirror: Mirror, base: str | None, commit: str, changed: Mapping[bytes, Entry], deleted: Iterable[bytes]
-) -> tuple[bytes, ...]:
-    """The changed paths as git's own diff of the written commit has them; they must be what was judged."""
-    differing = raw_diff(mirror.git, base, commit)
-    wanted: dict[bytes, Entry | None] = {**changed, **dict.fromkeys(deleted)}
-    if differing != wanted:
-        odd = sorted({path for path in {*differing, *wanted} if differing.get(path) != wanted.get(path)})
+def write(git: Git, found: Survey, told: Told, base: str | None) -> str:
+    """Write the surveyed changes as a commit into the objects of a stage."""
+    return write_commit(
+        git,
+        base=base,
+        changed=found.changed,
+        content=found.content,
+        deleted=found.deleted,
+        message=told.message,
+        when=told.when,
+    )
+
+
+def _prove_same(commit: str, differing: Mapping[bytes, Entry | None], wanted: Mapping[bytes, Entry | None]) -> None:
+    """git's own diff of the written commit must be what was judged."""
+    odd = sorted(path for path in {*differing, *wanted} if differing.get(path) != wanted.get(path))
+    if odd:
         raise WorkspaceError(
-            "failed",
-            f"commit {commit} differs from the tree it was made of, at {shown(odd[0])}",
-            tuple(map(shown, odd)),
+            "failed", f"commit {commit} differs from its tree at {shown(odd[0])}; report this", tuple(map(shown, odd))
         )
-    filtered = _filtered(mirror, commit, sorted(changed))
-    if filtered:
-        raise WorkspaceError(
-            "check_failed",
-            f"{len(filtered)} path(s) need a git filter, which the board never runs; first: {filtered[0]}",
-            filtered,
-        )
-    return tuple(sorted(differing))
 
 
 def raw_diff(git: Git, base: str | None, commit: str) -> dict[bytes, Entry | None]:
@@ -134,43 +135,46 @@ def pair(base: str | None, commit: str) -> tuple[str, ...]:
     return ("--root", full_hash(commit)) if base is None else (full_hash(base), full_hash(commit))
 
 
-def _filtered(mirror: Mirror, commit: str, paths: Sequence[bytes]) -> tuple[str, ...]:
-    """Changed paths to which the commit's own .gitattributes give a filter (git-lfs, git-crypt): git would store
-    something else than their bytes, and the bytes may be a secret."""
-    entries = mirror.entries(commit)
-    attributes = [
-        entry for path, entry in entries.items() if path.split(b"/")[-1] == b".gitattributes" and entry.mode != "120000"
-    ]
-    if not any(b"filter" in text for text in read_blobs(mirror.git, (entry.oid for entry in attributes)).values()):
-        return ()
-    with scratch(mirror.git, mirror.path.parent, mirror.digits) as git:
-        assert git.git_dir is not None
-        (git.git_dir / "info" / "attributes").unlink()
-        git = Git(git.git_dir, objects=git.objects, index=git.git_dir / "index")
-        git.run("read-tree", commit)
-        out = git.run("check-attr", "--cached", "--stdin", "-z", "filter", stdin=b"\0".join(paths) + b"\0").out
+def prove_unfiltered(git: Git, commit: str, entries: Mapping[bytes, Entry], changed: Iterable[bytes]) -> None:
+    """Raises WorkspaceError (check_failed) when the commit's own .gitattributes give a changed path a filter.
+
+    With git-lfs or git-crypt the repository is meant to hold something else than the file's bytes, and the bytes may
+    be a secret.  The board runs no filter.  `git` is a stage's.
+    """
+    rules = [entry.oid for path, entry in entries.items() if is_attributes(path, entry)]
+    if not any(b"filter" in text for text in read_blobs(git, rules).values()):
+        return
+    assert git.git_dir is not None
+    index = Git(git.git_dir, index=git.git_dir / "index")
+    ours = git.git_dir / "info" / "attributes"
+    kept = ours.read_text()
+    ours.unlink()  # here the repository's own rules are wanted
+    index.run("read-tree", commit)
+    out = index.run(
+        "check-attr", "--cached", "--stdin", "-z", "filter", stdin=b"".join(b"%b\0" % p for p in changed)
+    ).out
+    ours.write_text(kept)
     fields = out.split(b"\0")
-    return tuple(
-        f"{shown(path)}: filter={value.decode(errors='backslashreplace')}"
+    filtered = tuple(
+        f"{shown(path)}: filter={shown(value)}"
         for path, value in zip(fields[0::3], fields[2::3], strict=False)
         if value not in (b"unspecified", b"unset")
     )
+    if filtered:
+        raise WorkspaceError(
+            "check_failed",
+            f"{len(filtered)} path(s) need a git filter, which the board never runs: {filtered[0]}",
+            filtered,
+        )
+
+
+def is_attributes(path: bytes, entry: Entry) -> bool:
+    """Whether git reads attributes from this file."""
+    return path.split(b"/")[-1] == b".gitattributes" and entry.mode != "120000"
 
 
 def diff(mirror: Mirror, base: str | None, commit: str, limit: int) -> str:
     """The change as a patch for a reader, every file as text unless it holds a NUL byte; cut after `limit` bytes."""
-    out = mirror.git.run("diff-tree", *pair(base, commit), "-r", "-p", "--no-commit-id", *PATCH, limit=limit)
+    out = mirror.git.run("diff-tree", *pair(base, commit), *PATCH, limit=limit)
     text = out.out.decode(errors="backslashreplace")
     return text + f"\n[cut after {limit} bytes]\n" if out.cut else text
-
-
-#: A patch that nothing in the repository can shape.
-PATCH = (
-    "--no-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--full-index",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-)

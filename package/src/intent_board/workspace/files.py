@@ -15,7 +15,8 @@ from intent_board.workspace.errors import WorkspaceError
 
 #: info/attributes wins over every .gitattributes: files are the blobs' bytes, and a diff shows every change.
 ATTRIBUTES = "* -text !eol !crlf -ident !filter !working-tree-encoding !diff !merge !whitespace\n"
-_TEMPORARY = "work-"
+#: No repository, checkout or slug begins with a dot.
+_TEMPORARY = ".work-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

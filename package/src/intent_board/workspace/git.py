@@ -112,14 +112,11 @@ class Output:
 class Git:
     """git on one git directory that is ours (None: outside any repository).
 
-    `objects` replaces where objects are written, `borrowed` adds stores to read from; `index` and `work_tree` are
-    the files it may touch.  `settings` and `environment` come on top of the fixed ones.  `held` are file descriptors
-    (locks) that stay open as long as the process lives, even when we die before it.
+    `index` and `work_tree` are the files it may touch.  `settings` and `environment` come on top of the fixed ones.
+    `held` are file descriptors (locks) that stay open as long as the process lives, even when we die before it.
     """
 
     git_dir: Path | None
-    objects: Path | None = None
-    borrowed: tuple[Path, ...] = ()
     index: Path | None = None
     work_tree: Path | None = None
     settings: tuple[tuple[str, str], ...] = ()
@@ -157,25 +154,16 @@ class Git:
     def _environment(self) -> dict[str, str]:
         places = {
             "GIT_DIR": self.git_dir,
-            "GIT_OBJECT_DIRECTORY": self.objects,
             "GIT_INDEX_FILE": self.index,
             "GIT_WORK_TREE": self.work_tree,
         }
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | ENVIRONMENT
         environment |= {name: str(place) for name, place in places.items() if place is not None}
-        if self.borrowed:
-            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(map(_quoted, self.borrowed))
         settings = SETTINGS + self.settings
         environment["GIT_CONFIG_COUNT"] = str(len(settings))
         for number, (key, value) in enumerate(settings):
             environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
         return environment | dict(self.environment)
-
-
-def _quoted(path: Path) -> str:
-    # git splits the variable at colons, unless a path stands in C-style quotes.
-    text = str(path)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' if re.search(r'[:"\\]', text) else text
 
 
 def _run(

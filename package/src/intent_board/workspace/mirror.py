@@ -19,20 +19,12 @@ from intent_board.config import Repository
 from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.files import lock, make_git_dir, remove, replace_text, temporary
 from intent_board.workspace.git import NETWORK_TIMEOUT, Git, Output
-from intent_board.workspace.names import shown
+from intent_board.workspace.objects import full_hash, list_files
 from intent_board.workspace.remote import Credentials, access
 from intent_board.workspace.tree import Entry
 
 #: What a killed git leaves in the object store is rubbish after this time, longer than any git of ours may run.
 STALE_SECONDS = 6 * 3600
-_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-
-
-def full_hash(commit: str) -> str:
-    """The same text, if it is a full object name.  Raises WorkspaceError otherwise, so no option passes for one."""
-    if not _HASH.fullmatch(commit):
-        raise WorkspaceError("failed", f"{commit[:80]!r} is not a full commit hash")
-    return commit
 
 
 @dataclass(frozen=True)
@@ -184,29 +176,12 @@ class Mirror:
         """Whether the mirror holds this commit."""
         return self.git.run("cat-file", "-e", f"{full_hash(commit)}^{{commit}}", codes=None).code == 0
 
-    def entries(self, commit: str | None, git: Git | None = None) -> dict[bytes, Entry]:
+    def entries(self, commit: str | None) -> dict[bytes, Entry]:
         """Every file of a commit (None: no commit yet, so no file).
 
         Raises WorkspaceError when the mirror has no such commit, and for submodules, which the board can't carry.
         """
-        if commit is None:
-            return {}
-        listing = (git or self.git).run("ls-tree", "-r", "-z", "--full-tree", full_hash(commit), codes=(0, 128))
-        if listing.code:
-            raise WorkspaceError(
-                "failed", f"repository {self.name!r} has no commit {commit}; fetch it first", listing.words
-            )
-        entries = {}
-        for line in listing.out.split(b"\0")[:-1]:
-            head, path = line.split(b"\t", 1)
-            mode, kind, oid = head.decode().split(" ")
-            if kind == "commit":
-                raise WorkspaceError(
-                    "failed",
-                    f"repository {self.name!r} has a submodule at {shown(path)}, which the board does not support",
-                )
-            entries[path] = Entry("100644" if mode == "100664" else mode, oid)
-        return entries
+        return {} if commit is None else list_files(self.git, commit)
 
     def clear_rubbish(self) -> None:
         """Remove what killed processes left in the object store long ago."""

@@ -1,20 +1,100 @@
-"""Reading and writing many objects of a mirror with one process each."""
+"""Reading and writing many objects with one process each, and the stage on which new ones are judged."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.files import make_git_dir, temporary
 from intent_board.workspace.git import Git
+from intent_board.workspace.names import shown
 from intent_board.workspace.tree import Entry
 
 #: Nobody's mailbox: the name says who made the commit, the trailers why.
 IDENTITY = b"Intent Board <intent-board@localhost.invalid>"
+_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+def borrow(git_dir: Path, mirror: Path) -> None:
+    """Let a git directory read the objects of a mirror, with the mirror's own edge where its history is shallow."""
+    (git_dir / "objects" / "info" / "alternates").write_text(f"{mirror / 'objects'}\n")
+    shallow = mirror / "shallow"
+    if shallow.exists():
+        (git_dir / "shallow").write_bytes(shallow.read_bytes())
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A git directory for one piece of work: it reads a mirror's objects and writes its own, without any ref.
+
+    What is judged and refused here never reaches the mirror, whose objects every agent can read.
+    """
+
+    git: Git
+    directory: Path
+    mirror: Path
+
+    def accept(self) -> None:
+        """Move every object that was written here into the mirror, for good."""
+        ours, theirs = self.directory / "git" / "objects", self.mirror / "objects"
+        loose = [path for path in ours.glob("??/*") if len(path.parent.name) == 2]
+        packed = sorted((ours / "pack").glob("pack-*"), key=lambda path: path.suffix == ".idx")
+        # A pack counts from the moment its index is there, so the index goes last.
+        for path in [*loose, *packed]:
+            target = theirs / path.parent.name / path.name
+            target.parent.mkdir(exist_ok=True)
+            path.rename(target)
+        for directory in {theirs, *(theirs / path.parent.name for path in [*loose, *packed])}:
+            _sync(directory)
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def stage(mirror: Path, digits: int) -> Iterator[Stage]:
+    """A new stage on a mirror, gone at the end with all that was not accepted."""
+    with temporary(mirror.parent) as directory:
+        git_dir = directory / "git"
+        make_git_dir(git_dir, head="board", bare=True, digits=digits)
+        borrow(git_dir, mirror)
+        yield Stage(Git(git_dir), directory, mirror)
+
+
+def full_hash(commit: str) -> str:
+    """The same text, if it is a full object name.  Raises WorkspaceError otherwise, so no option passes for one."""
+    if not _HASH.fullmatch(commit):
+        raise WorkspaceError("failed", f"{commit[:80]!r} is not a full commit hash")
+    return commit
+
+
+def list_files(git: Git, commit: str) -> dict[bytes, Entry]:
+    """Every file of a commit.  Raises WorkspaceError when git has no such commit, and for submodules."""
+    listing = git.run("ls-tree", "-r", "-z", "--full-tree", full_hash(commit), codes=(0, 128))
+    if listing.code:
+        raise WorkspaceError("failed", f"{git.git_dir} has no commit {commit}; fetch it first", listing.words)
+    entries = {}
+    for line in listing.out.split(b"\0")[:-1]:
+        head, path = line.split(b"\t", 1)
+        mode, kind, oid = head.decode().split(" ")
+        if kind == "commit":
+            raise WorkspaceError(
+                "failed", f"{git.git_dir} has a submodule at {shown(path)}, which the board does not support; remove it"
+            )
+        # git itself once wrote 100664; it means the same.
+        entries[path] = Entry("100644" if mode == "100664" else mode, oid)
+    return entries
 
 
 def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
@@ -35,20 +115,6 @@ def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
     return blobs
 
 
-@contextlib.contextmanager
-def scratch(git: Git, place: Path, digits: int) -> Iterator[Git]:
-    """git with an empty git directory of its own that reads and writes the objects of `git`."""
-    assert git.git_dir is not None
-    with temporary(place) as directory:
-        own = directory / "git"
-        make_git_dir(own, head="board", bare=True, digits=digits)
-        objects = git.objects or git.git_dir / "objects"
-        shallow = git.git_dir / "shallow"
-        if shallow.exists():
-            (own / "shallow").write_bytes(shallow.read_bytes())
-        yield replace(git, git_dir=own, objects=objects)
-
-
 def write_commit(
     git: Git,
     *,
@@ -61,7 +127,7 @@ def write_commit(
 ) -> str:
     """Write the commit whose tree is the base's with these changes; returns its hash.
 
-    `git` is a `scratch`: the one process writes blobs, trees and the commit from what is handed to it here, and looks
+    `git` is a stage's: the one process writes blobs, trees and the commit from what is handed to it here, and looks
     at no working tree, index, attribute or hook.  The same arguments give the same hash.
     """
     with tempfile.TemporaryFile() as stream:
@@ -74,9 +140,9 @@ def write_commit(
         if base is not None:
             stream.write(b"from %b\n" % base.encode())
         # Deletions first: a directory may take the place of a file.
-        stream.writelines(b"D %b\n" % _quote(path) for path in sorted(deleted))
+        stream.writelines(b"D %b\n" % _quoted(path) for path in sorted(deleted))
         stream.writelines(
-            b"M %b :%d %b\n" % (changed[path].mode.encode(), number, _quote(path))
+            b"M %b :%d %b\n" % (changed[path].mode.encode(), number, _quoted(path))
             for number, path in enumerate(order, 2)
         )
         stream.write(b"\nget-mark :1\ndone\n")
@@ -84,9 +150,6 @@ def write_commit(
         return git.run("fast-import", "--quiet", "--done", "--date-format=raw", stdin=stream).out.decode().strip()
 
 
-def _quote(path: bytes) -> bytes:
-    return (
-        b'"'
-        + b"".join(b"\\%03o" % byte if byte < 33 or byte > 126 or byte in b'"\\' else bytes([byte]) for byte in path)
-        + b'"'
-    )
+def _quoted(path: bytes) -> bytes:
+    plain = {*range(33, 127)} - set(b'"\\')
+    return b'"%b"' % b"".join(bytes([byte]) if byte in plain else b"\\%03o" % byte for byte in path)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intent_board.boundaries import boundary
 from intent_board.workspace.commit import PATCH, pair, raw_diff
 from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.git import Git, Output
-from intent_board.workspace.mirror import Mirror, full_hash
+from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
-from intent_board.workspace.objects import scratch
+from intent_board.workspace.objects import full_hash, stage
 
 #: A card's own commits: its build, and a few repairs on top.
 MAX_COMMITS = 50
@@ -117,15 +117,23 @@ def rebase(mirror: Mirror, commit: str, onto: str, base: str | None) -> str:
     """
     chain = _own_commits(mirror, commit, base)
     tip = full_hash(onto)
-    with scratch(mirror.git, mirror.path.parent, mirror.digits) as git:
+    with stage(mirror.path, mirror.digits) as staged:
         for parent, own in zip([base, *chain], chain, strict=False):
-            tip = _replay(mirror, git, parent, own, tip)
-    if not raw_diff(mirror.git, onto, tip):
-        raise WorkspaceError(
-            "publish_failed", f"branch of {mirror.name!r} at {onto} already has this change; archive the card"
-        )
+            tip = _replay(staged.git, parent, own, tip)
+        staged.accept()
+    _prove_paths(mirror, commit, base, tip, onto)
     boundary("workspace: rebased")
     return tip
+
+
+def _prove_paths(mirror: Mirror, commit: str, base: str | None, new: str, onto: str) -> None:
+    """A rebase changes something, and no path that the commit did not: its scope was proved for those."""
+    differing = raw_diff(mirror.git, onto, new)
+    if not differing:
+        raise WorkspaceError("publish_failed", f"{onto} of {mirror.name!r} has this change already; archive the card")
+    added = sorted(map(shown, differing.keys() - raw_diff(mirror.git, base, commit).keys()))
+    if added:
+        raise WorkspaceError("publish_failed", f"the rebase would also change {added[0]}; build it again", tuple(added))
 
 
 def _own_commits(mirror: Mirror, commit: str, base: str | None) -> list[str]:
@@ -146,9 +154,9 @@ def _own_commits(mirror: Mirror, commit: str, base: str | None) -> list[str]:
     return chain
 
 
-def _replay(mirror: Mirror, git: Git, parent: str | None, own: str, onto: str) -> str:
+def _replay(git: Git, parent: str | None, own: str, onto: str) -> str:
     """One commit's change on top of `onto`, with its own message, author and dates."""
-    described = mirror.git.run("cat-file", "commit", own).out
+    described = git.run("cat-file", "commit", own).out
     head, message = described.split(b"\n\n", 1)
     stamp = re.search(rb"^author (.*) <(.*)> (\d+) ([+-]\d+)$", head, re.MULTILINE)
     if stamp is None:
@@ -156,7 +164,7 @@ def _replay(mirror: Mirror, git: Git, parent: str | None, own: str, onto: str) -
     name, mail, when, zone = (part.decode(errors="replace") for part in stamp.groups())
     dated = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in
              (("NAME", name), ("EMAIL", mail), ("DATE", f"@{when} {zone}"))}  # fmt: skip
-    git = Git(git.git_dir, objects=git.objects, environment=dated)
+    git = replace(git, environment=dated)
     tree = _merged_tree(git, parent, own, onto)
     return git.run("commit-tree", tree, "-p", onto, stdin=message).out.decode().strip()
 
@@ -184,7 +192,7 @@ def patch_id(mirror: Mirror, commit: str, base: str | None) -> str:
 
     Equal for a commit and its clean rebase; every other byte of the change and its surroundings counts.
     """
-    out = mirror.git.run("diff-tree", *pair(base, commit), "-r", "-p", "--binary", "--no-commit-id", *PATCH).out
+    out = mirror.git.run("diff-tree", *pair(base, commit), "--binary", *PATCH).out
     # Only hunk and index lines start like this: a line of content has a space, a plus or a minus in front.
     text = re.sub(rb"(?m)^@@ .*$", b"@@", out)
     return hashlib.sha256(re.sub(rb"(?m)^index [0-9a-f]+\.\.[0-9a-f]+( \d+)?$", b"index", text)).hexdigest()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from intent_board.boundaries import boundary
 from intent_board.workspace.commit import Told, pair, write
-from intent_board.workspace.files import temporary
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
+from intent_board.workspace.objects import stage
 from intent_board.workspace.tree import Survey, survey
 
 #: What a person or the next attempt can use; the sums cover the rest.
@@ -59,12 +59,11 @@ def tree_report(mirror: Mirror, tree: Path, base: str | None) -> TreeReport:
     refused = tuple(found.refused[:MAX_LISTED])
     if not found.paths:
         return TreeReport(refused=refused)
-    with temporary(mirror.path.parent) as directory:
-        objects = directory / "objects"
-        (objects / "pack").mkdir(parents=True)
-        git = replace(mirror.git, objects=objects, borrowed=(mirror.path / "objects",))
-        commit = write(mirror, found, Told("report", "", {}, 0), base, git=git)
-        out = git.run("diff-tree", *pair(base, commit), "-r", "-z", "--numstat", "--no-commit-id", "--no-renames").out
+    with stage(mirror.path, mirror.digits) as staged:
+        commit = write(staged.git, found, Told("report", "", {}, 0), base)
+        out = staged.git.run(
+            "diff-tree", *pair(base, commit), "-r", "-z", "--numstat", "--no-commit-id", "--no-renames"
+        ).out
     counts = {}
     for line in out.split(b"\0")[:-1]:
         added, removed, path = line.split(b"\t", 2)
@@ -93,7 +92,10 @@ def save_tree(mirror: Mirror, tree: Path, slug: str, base: str | None) -> str | 
     body = "The tree as its last session left it."
     if found.refused:
         body += "\n\nLeft out:\n" + "\n".join(found.refused[:MAX_LISTED])
-    commit = write(mirror, found, Told(f"Kept state of {slug}", body, {"Intent": slug}, _date(mirror, base)), base)
+    told = Told(f"Kept state of {slug}", body, {"Intent": slug}, _date(mirror, base))
+    with stage(mirror.path, mirror.digits) as staged:
+        commit = write(staged.git, found, told, base)
+        staged.accept()
     boundary("workspace: tree saved")
     keep_ref(mirror, slug, commit)
     return commit
