@@ -11,6 +11,7 @@ VARIABLE = "CREDENTIALS_DIRECTORY"
 CREDENTIAL_BYTES = 1 << 20
 #: Shorter values stand by chance in innocent text, and protect nothing anyway.
 REDACTED_LENGTH = 6
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class MissingCredential(Exception):
@@ -32,6 +33,11 @@ class Credentials:
             self._values[name] = self._read(name)
         return self._values[name]
 
+    def path(self, name: str) -> Path | None:
+        """The file of a credential, for programs that read it themselves; None when this unit doesn't have it."""
+        path = self._directory / name if self._directory is not None and _NAME.fullmatch(name) else None
+        return path if path is not None and path.is_file() else None
+
     def values(self) -> tuple[str, ...]:
         """Every value this unit holds, for redaction: those in its directory and those given."""
         if self._directory is not None and self._directory.is_dir():
@@ -50,7 +56,7 @@ class Credentials:
                 f"The credential {name} is needed, but this process has none; start it as its systemd unit with "
                 f"LoadCredential={name}:FILE."
             )
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        if not _NAME.fullmatch(name):
             raise MissingCredential(f"{name!r} can't be the name of a credential; correct it in board.toml.")
         try:
             with (self._directory / name).open("rb") as file:

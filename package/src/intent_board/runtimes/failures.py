@@ -16,26 +16,28 @@ from intent_board.runtimes.order import Outcome
 #: A provider's longest limit is a month; a time beyond it was misread.
 LONGEST_WAIT = timedelta(days=32)
 
-_QUOTA = (
-    r"insufficient_quota|quota exceeded|exceeded your current quota|credit balance is too low|billing|out of credits"
+_FAULT = r"context (window|length|limit)|max_output_tokens|output (token )?limit|refusal|content.?policy"
+_QUOTA = r"insufficient_quota|quota exceeded|exceeded your current quota|credit balance is too low|out of credits"
+_QUOTA += r"|insufficient credits|payment required|billing details"
+_LIMIT = r"rate.?limit|too many requests|(usage|session|weekly|hourly|daily|monthly|5-hour|opus|sonnet) limit"
+_LIMIT += r"|hit your limit|limit reached"
+_CREDENTIALS = r"unauthori[sz]ed|forbidden|authentication|invalid (x-)?api.?key|incorrect api key|not logged in"
+_CREDENTIALS += r"|missing environment variable|please run /login|permission_error"
+_CONFIGURATION = (
+    r"model_not_found|model not found|not_found_error|unknown model|invalid model|unsupported (value|param)"
 )
-_QUOTA += r"|insufficient credits|payment required|\b402\b"
-_LIMIT = r"\b429\b|rate.?limit|too many requests|(usage|session|weekly|hourly|daily|5-hour|opus|sonnet) limit"
-_LIMIT += r"|limit (reached|exceeded)|hit your limit"
-_CREDENTIALS = r"\b401\b|\b403\b|unauthori[sz]ed|forbidden|authentication|invalid (x-)?api.?key|incorrect api key"
-_CREDENTIALS += r"|missing environment variable|not logged in|please run /login|permission_error"
-_CONFIGURATION = r"\b404\b|model_not_found|model not found|not_found_error|does not exist|unknown model"
-_CONFIGURATION += (
-    r"|model.{0,80}(is )?not supported|no access to .{0,40}model|unsupported (value|parameter)|invalid model"
+_CONFIGURATION += r"|model.{0,80}(does not exist|not supported|may not exist)"
+_OUTAGE = r"overloaded|high demand|server_error|api_error|internal server error|bad gateway|service unavailable"
+_OUTAGE += (
+    r"|stream (disconnected|closed|error)|waiting for network|network error|network is unreachable|econn|enotfound"
 )
-_OUTAGE = (
-    r"\b5\d\d\b|overloaded|high demand|server_error|api_error|internal server error|bad gateway|service unavailable"
-)
-_OUTAGE += r"|stream (disconnected|closed|error)|waiting for network|connection (refused|reset|error|closed)|econnre"
-_OUTAGE += r"|error sending request|timed? ?out|timeout|network|dns|unable to connect|fetch failed|socket|enotfound"
+_OUTAGE += r"|connection (failed|refused|reset|error|closed)|error sending request|timed? ?out|timeout|fetch failed"
+_OUTAGE += r"|unable to connect|socket hang up|dns error|failed to lookup"
+_STATUS = r"(?:\bstatus(?: code)?|api error|\bhttp(?:/[\d.]+)?|error(?: code)?)[\s:=(]{1,3}([45]\d\d)\b"
 
 #: First match wins.  Quota before limit: a used-up account answers 429 as well, and waiting does not help it.
 _KINDS = (
+    (Outcome.FAILED, _FAULT),
     (Outcome.QUOTA, _QUOTA),
     (Outcome.RATE_LIMITED, _LIMIT),
     (Outcome.BAD_CREDENTIALS, _CREDENTIALS),
@@ -67,7 +69,7 @@ def of_status(status: int | None, text: str) -> Outcome:
 
 def of_text(text: str) -> Outcome:
     """The outcome that an error text stands for; FAILED when it stands for none."""
-    if status := re.search(r"(?:status|API Error):? (\d{3})\b", text):
+    if status := re.search(_STATUS, text, re.IGNORECASE):
         return of_status(int(status[1]), text)
     return next((kind for kind, pattern in _KINDS if re.search(pattern, text, re.IGNORECASE)), Outcome.FAILED)
 

@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from intent_board.runtimes.claude import Claude
+from intent_board.runtimes.codex import Codex
 from intent_board.runtimes.command import Command
 from intent_board.runtimes.order import Order
 from intent_board.runtimes.program import Program
@@ -20,7 +22,8 @@ class ProgramMissing(Exception):
 
 def of(order: Order) -> Program:
     """The program of the order's runtime, ready to be launched."""
-    return {"command": Command}[order.profile.kind](order)
+    kinds: dict[str, type[Program]] = {"codex": Codex, "openrouter": Codex, "claude": Claude, "command": Command}
+    return kinds[order.profile.kind](order)
 
 
 def absolute(argv: Sequence[str]) -> tuple[str, ...]:
