@@ -16,7 +16,7 @@ def config() -> None:
     """Print an example configuration, check one, or show the one in force."""
 
 
-@config.command("example", **example("board config example > board.toml"))
+@config.command("example", epilog=example("board config example > board.toml"))
 def example_command() -> None:
     """Print a complete configuration with every default."""
     from intent_board.config import example as example_config
@@ -25,8 +25,8 @@ def example_command() -> None:
     click.echo(to_toml(example_config()), nl=False)
 
 
-@config.command(**example("board config check board.toml"))
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@config.command(epilog=example("board config check board.toml"))
+@click.argument("file", type=Path, required=False)
 @click.pass_context
 def check(context: click.Context, file: Path | None) -> None:
     """Say `ok`, or list every fault of the FILE with its key (without FILE: the one in force)."""
@@ -38,7 +38,7 @@ def check(context: click.Context, file: Path | None) -> None:
     click.echo("ok")
 
 
-@config.command(**example("board config show", "board config show --json | jq .lanes"))
+@config.command(epilog=example("board config show", "board config show --json | jq .lanes"))
 @json_option
 @click.pass_context
 def show(context: click.Context, as_json: bool) -> None:

@@ -73,9 +73,9 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 
 
-def example(*lines: str) -> dict[str, Any]:
-    """Arguments for `click.command` that show examples below the help text."""
-    return {"epilog": "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)}
+def example(*lines: str) -> str:
+    """An epilog that shows examples below a command's help text."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def json_option(function: Function) -> Function:
