@@ -134,6 +134,8 @@ MODEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:+/-]{0,127}$"
 EFFORT_PATTERN = r"^[A-Za-z0-9_-]{1,32}$"
 SLUG_PATTERN = r"^[a-z0-9][a-z0-9-]{0,60}$"
 
+_is_effort = re.compile(EFFORT_PATTERN).fullmatch
+
 Line = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_one_line)]
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 ModelName = Annotated[str, StringConstraints(pattern=MODEL_PATTERN)]
@@ -358,7 +360,7 @@ class BoardConfig(Section):
     def effort_fits(self, runtime: str, effort: str) -> bool:
         """Whether the runtime takes this reasoning effort (see EFFORTS)."""
         efforts = EFFORTS[self.runtimes[runtime].kind]
-        return efforts is None or effort in efforts
+        return effort in efforts if efforts is not None else _is_effort(effort) is not None
 
 
 def default_path() -> Path:

@@ -12,8 +12,8 @@ BEGIN, END = "===BUILD-RESULT===", "===END-BUILD-RESULT==="
 Outcome = Literal["done", "needs_input"]
 
 _OUTCOMES = get_args(Outcome)
-_RESULT = ("schema_version", "outcome", "summary", "question", "tests")
-_REPORT = ("done", "open", "next")
+_RESULT = values.Fields("schema_version", "outcome", "summary", "question", "tests")
+_REPORT = values.Fields("done", "open", "next")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def parse_result(response: str) -> Result:
 
 
 def _result(value: Any) -> Result:
-    table = values.fields(value, _RESULT)
+    table = _RESULT.of(value)
     values.version(table)
     outcome = cast(Outcome, values.word(table, "outcome", _OUTCOMES))
     summary = values.text(table, "summary")
@@ -63,6 +63,6 @@ def parse_report(text: str) -> InterimReport:
 
 
 def _report(value: Any) -> InterimReport:
-    table = values.fields(value, _REPORT)
+    table = _REPORT.of(value)
     done, left = values.texts(table, "done", 0, None), values.texts(table, "open", 0, None)
     return InterimReport(done, left, values.string(table, "next"))

@@ -15,7 +15,7 @@ BEGIN, END = "===FIX_RESULT===", "===END_FIX_RESULT==="
 Outcome = Literal["repaired", "needs_input", "not_applicable", "failed"]
 
 _OUTCOMES = get_args(Outcome)
-_RESULT = (
+_RESULT = values.Fields(
     "schema_version", "outcome", "summary", "commit_hash", "pushed_branch", "tests", "question", "required_action",
     "review_required", "failure",
 )  # fmt: skip
@@ -57,7 +57,7 @@ def _result(value: Any) -> Result:
 
 def _fields(value: Any) -> Table:
     try:
-        return values.fields(value, _RESULT)
+        return _RESULT.of(value)
     except ContractError as error:
         # What a card's phase becomes, whether it is reviewed or deployed, is never the Fixer's to say.
         if error.code is Code.UNKNOWN_FIELD and _CLAIM(error.path):

@@ -19,9 +19,11 @@ Recommendation = Literal["retry_builder", "repair", "replan", "split", "ask_huma
 
 _IMPLEMENTATIONS, _KINDS = get_args(Implementation), get_args(EvidenceKind)
 _CLAIMS, _RECOMMENDATIONS = get_args(DeploymentClaim), get_args(Recommendation)
-_INSPECTION = ("schema_version", "implementation", "summary", "evidence", "deployment_claim", "open_points")
-_EVIDENCE = ("kind", "reference", "text")
-_ROUTING = ("schema_version", "recommendation", "reason", "lane", "question")
+_INSPECTION = values.Fields(
+    "schema_version", "implementation", "summary", "evidence", "deployment_claim", "open_points"
+)
+_EVIDENCE = values.Fields("kind", "reference", "text")
+_ROUTING = values.Fields("schema_version", "recommendation", "reason", "lane", "question")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def parse_routing(response: str, config: BoardConfig) -> Routing:
 
 
 def _inspection(value: Any) -> Inspection:
-    table = values.fields(value, _INSPECTION)
+    table = _INSPECTION.of(value)
     values.version(table)
     implementation = cast(Implementation, values.word(table, "implementation", _IMPLEMENTATIONS))
     summary = values.text(table, "summary")
@@ -75,7 +77,7 @@ def _inspection(value: Any) -> Inspection:
 
 
 def _evidence(value: Any) -> Evidence:
-    table = values.fields(value, _EVIDENCE)
+    table = _EVIDENCE.of(value)
     kind = cast(EvidenceKind, values.word(table, "kind", _KINDS))
     # A test's reference is its command, which may have several lines.
     reference = {"commit": values.commit, "path": values.plain, "test": values.text}[kind](table, "reference")
@@ -83,7 +85,7 @@ def _evidence(value: Any) -> Evidence:
 
 
 def _routing(value: Any, config: BoardConfig) -> Routing:
-    table = values.fields(value, _ROUTING)
+    table = _ROUTING.of(value)
     values.version(table)
     recommendation = cast(Recommendation, values.word(table, "recommendation", _RECOMMENDATIONS))
     reason = values.text(table, "reason")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from intent_board.config import SLUG_PATTERN, invisible
 from intent_board.contracts.errors import Code, ContractError, shown
@@ -25,8 +26,10 @@ CRITERIA = "Erfolgskriterien"
 MAX_SUBMITTED_SLUG = 52
 
 _CANONICAL = {name.casefold(): german for german, english in SECTIONS.items() for name in (german, english)}
-_TITLE = re.compile(r"# Intent:[ \t]+(\S[^\r\n]*?)[ \t]*(?:\r?\n|\Z)")
-_HEADING = re.compile(r"^#{1,6}[ \t]+([^\r\n]*?)[ \t:#]*\r?$", re.MULTILINE)
+_TITLE = re.compile(r"# Intent:[ \t]+([^ \t\r\n][^\n]*)")
+_HEADING = re.compile(r"#{1,6}[ \t]+(.*)")
+# Every heading but one in the first line, which holds the title; the literal beginning makes the search quick.
+_HEADINGS = re.compile(r"\n#{1,6}[ \t]+([^\n]*)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _BULLET = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.*)")
 _slug = re.compile(SLUG_PATTERN).fullmatch
@@ -56,20 +59,21 @@ def parse(text: str) -> Intent:
 
 def title(text: str) -> str:
     """The title from the first line, `# Intent: <title>`.  Raises ContractError."""
-    found = _TITLE.match(text)
-    if not found:
-        reason = f"must begin with the line '# Intent: <title>', not with {shown(text[:40])}"
+    if not (begin := _TITLE.match(text)):
+        first = text.partition("\n")[0]
+        reason = f"must begin with the line '# Intent: <title>', not with {shown(first)}"
         raise ContractError(Code.INTENT, reason)
-    if bad := invisible(found[1]):
+    found = begin[1].rstrip(" \t\r")
+    if bad := invisible(found):
         raise ContractError(Code.INVISIBLE_CHARACTER, f"has {bad} in its title; write the title without it")
-    return found[1]
+    return found
 
 
 def warnings(text: str) -> tuple[str, ...]:
     """One sentence for each section that the document lacks."""
     if "```" in text or "~~~" in text:
-        return _missing({name for name, _ in _sections(text)})
-    return _missing({_CANONICAL.get(name.casefold()) for name in _HEADING.findall(text)})
+        return _missing(frozenset(name for name, _ in _sections(text)))
+    return _headings_missing(tuple(_HEADINGS.findall(text)))
 
 
 def bullets(body: str) -> tuple[str, ...]:
@@ -112,12 +116,22 @@ def submitted_slug(slug: str) -> str:
     return slug
 
 
-def _missing(present: object) -> tuple[str, ...]:
-    names = present if isinstance(present, (set, dict)) else ()
+# The children of a split mostly have the same headings.
+@lru_cache(maxsize=256)
+def _headings_missing(headings: tuple[str, ...]) -> tuple[str, ...]:
+    return _missing(frozenset(name for heading in headings if (name := _canonical(heading))))
+
+
+def _canonical(heading: str) -> str | None:
+    """The German name of a known section; a closing colon or row of '#' is no part of it."""
+    return _CANONICAL.get(heading.strip(" \t\r:#").casefold())
+
+
+def _missing(present: Container[str]) -> tuple[str, ...]:
     return tuple(
         f"the section '{german}' ('{english}') is missing"
         for german, english in SECTIONS.items()
-        if german not in names
+        if german not in present
     )
 
 
@@ -132,7 +146,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
             continue
         if name is not None:
             yield name, "\n".join(body)
-        name, body = _CANONICAL.get(heading[1].casefold()), []
+        name, body = _canonical(heading[1]), []
     if name is not None:
         yield name, "\n".join(body)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -17,11 +17,14 @@ Kind = Literal["direct_builder", "split", "needs_human"]
 
 _KINDS = get_args(Kind)
 _PROFILE = ("recommended_lane", "runtime", "model", "reasoning_effort")
-_DECISION = ("schema_version", "decision", "reason", *_PROFILE, "human_action", "children")
-_CHILD = (
+_DECISION = values.Fields(
+    "schema_version", "decision", "reason", *_PROFILE, "human_action", "children", optional="escalation"
+)
+_CHILD = values.Fields(
     "slug", "title", "wave", "blocked_by", *_PROFILE, "write_scope", "acceptance_criteria", "intent_markdown",
+    optional="escalation",
 )  # fmt: skip
-_RUNG = ("model", "reasoning_effort", "iteration_limit")
+_RUNG = values.Fields("model", "reasoning_effort", "iteration_limit")
 MAX_WAVE, MAX_SCOPE, MAX_CRITERIA = 99, 100, 50
 
 
@@ -40,7 +43,7 @@ Ladder = tuple[Rung, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One part of a split, a card of its own.  `warnings` name the sections that its intent lacks."""
+    """One part of a split, a card of its own; the fields are the answer's own."""
 
     slug: str
     title: str
@@ -54,7 +57,11 @@ class Child:
     acceptance_criteria: tuple[str, ...]
     intent_markdown: str
     escalation: Ladder
-    warnings: tuple[str, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each section that the intent lacks."""
+        return intent.warnings(self.intent_markdown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ def parse_decision(response: str, *, parent_slug: str, config: BoardConfig) -> D
 
 
 def _decision(value: Any, parent_slug: str, config: BoardConfig) -> Decision:
-    table = values.fields(value, _DECISION, optional="escalation")
+    table = _DECISION.of(value)
     values.version(table)
     kind = cast(Kind, values.word(table, "decision", _KINDS))
     reason = values.text(table, "reason")
@@ -155,19 +162,18 @@ def _no_ladder(table: Table, kind: Kind) -> Ladder:
 
 
 def _rung(value: Any, runtime: str, config: BoardConfig) -> Rung:
-    table = values.fields(value, _RUNG)
-    model = values.model(table, "model")
+    table = _RUNG.of(value)
+    model = table["model"]
     pool = config.model_pools.get(runtime, ())
     if model not in pool:
+        model = values.model(table, "model")
         known = ", ".join(pool) or "none"
         reason = f"{model!r} is not in the pool of runtime {runtime!r}; choose one of: {known}"
         raise ContractError(Code.MODEL_POOL, reason, "$.model")
     effort = table["reasoning_effort"]
-    if effort is not None and effort != "":
+    if effort is not None and effort != "" and not (type(effort) is str and config.effort_fits(runtime, effort)):
         effort = values.effort(table, "reasoning_effort")
-        if not config.effort_fits(runtime, effort):
-            reason = f"runtime {runtime!r} takes no effort {effort!r}"
-            raise ContractError(Code.EFFORT, reason, "$.reasoning_effort")
+        raise ContractError(Code.EFFORT, f"runtime {runtime!r} takes no effort {effort!r}", "$.reasoning_effort")
     limits = config.limits
     steps = values.integer(table, "iteration_limit", limits.iteration_limit_min, limits.iteration_limit_max)
     return Rung(model, effort or None, steps)
@@ -184,13 +190,12 @@ def _children(table: Table, kind: Kind, parent_slug: str, config: BoardConfig) -
             children.append(_child(entry, parent_slug, config))
         except ContractError as error:
             raise error.under(f".children[{number}]") from None
-    _check_slugs(children)
     _check_overlap(children, _ancestors(children))
     return tuple(children)
 
 
 def _child(value: Any, parent_slug: str, config: BoardConfig) -> Child:
-    table = values.fields(value, _CHILD, optional="escalation")
+    table = _CHILD.of(value)
     slug = values.slug(table, "slug")
     if slug == parent_slug:
         raise ContractError(Code.SLUG, f"{slug!r} is the parent's slug; choose another", "$.slug")
@@ -207,45 +212,54 @@ def _child(value: Any, parent_slug: str, config: BoardConfig) -> Child:
         raise error.under(".intent_markdown") from None
     ladder = _ladder(table, runtime, config)
     return Child(
-        slug, title, wave, blocked_by, lane, runtime, model, effort, write_scope, criteria, markdown, ladder,
-        intent.warnings(markdown),
+        slug, title, wave, blocked_by, lane, runtime, model, effort, write_scope, criteria, markdown, ladder
     )  # fmt: skip
 
 
-def _check_slugs(children: Sequence[Child]) -> None:
-    seen: set[str] = set()
+def _numbers(children: Sequence[Child]) -> dict[str, int]:
+    """The place of each child by its slug, which no two may share."""
+    numbers: dict[str, int] = {}
     for number, child in enumerate(children):
-        if child.slug in seen:
+        if numbers.setdefault(child.slug, number) != number:
             reason = f"{child.slug!r} is another child's slug too; give each its own"
             raise ContractError(Code.DUPLICATE, reason, f"$.children[{number}].slug")
-        seen.add(child.slug)
+    return numbers
 
 
 def _ancestors(children: Sequence[Child]) -> list[int]:
     """For each child a bit for every child that it waits for, directly or through others."""
-    numbers = {child.slug: number for number, child in enumerate(children)}
-    for number, child in enumerate(children):
-        for place, name in enumerate(child.blocked_by):
-            path = f"$.children[{number}].blocked_by[{place}]"
-            if name not in numbers or name == child.slug:
-                raise ContractError(Code.UNKNOWN_CHILD, f"{shown(name)} is no other child of this answer", path)
-            if children[numbers[name]].wave >= child.wave:
-                reason = f"{name!r} is not in an earlier wave than {child.slug!r}; raise the wave of {child.slug!r}"
-                raise ContractError(Code.WAVE, reason, path)
+    numbers = _numbers(children)
+    waiting = [number for number, child in enumerate(children) if child.blocked_by]
+    for number in waiting:
+        try:
+            _check_blockers(children[number], children, numbers)
+        except ContractError as error:
+            raise error.under(f".children[{number}]") from None
     ancestors = [0] * len(children)
-    for number in sorted(range(len(children)), key=lambda number: children[number].wave):
+    for number in sorted(waiting, key=lambda number: children[number].wave):
         for name in children[number].blocked_by:
             ancestors[number] |= ancestors[numbers[name]] | 1 << numbers[name]
     return ancestors
 
 
+def _check_blockers(child: Child, children: Sequence[Child], numbers: Mapping[str, int]) -> None:
+    """Each is another child of this answer in an earlier wave, so that nobody waits in a circle."""
+    for place, name in enumerate(child.blocked_by):
+        path = f"$.blocked_by[{place}]"
+        if name not in numbers or name == child.slug:
+            raise ContractError(Code.UNKNOWN_CHILD, f"{shown(name)} is no other child of this answer", path)
+        if children[numbers[name]].wave >= child.wave:
+            reason = f"{name!r} is not in an earlier wave than {child.slug!r}; raise the wave of {child.slug!r}"
+            raise ContractError(Code.WAVE, reason, path)
+
+
 def _check_overlap(children: Sequence[Child], ancestors: Sequence[int]) -> None:
     """Two children that can write the same file must be ordered by `blocked_by`."""
-    apart = []
-    for number in range(len(children)):
-        after = sum(1 << other for other, bits in enumerate(ancestors) if bits >> number & 1)
-        apart.append(~(ancestors[number] | after | 1 << number))
-    found = scope.first_overlap([child.write_scope for child in children], apart)
+    ordered = [bits | 1 << number for number, bits in enumerate(ancestors)]
+    for number, bits in enumerate(ancestors):
+        for earlier in range(bits.bit_length()):
+            ordered[earlier] |= (bits >> earlier & 1) << number
+    found = scope.first_overlap([child.write_scope for child in children], [~bits for bits in ordered])
     if found is None:
         return
     first, second = (children[number] for number in found)

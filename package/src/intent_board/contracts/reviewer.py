@@ -15,9 +15,9 @@ Verdict = Literal["bereit_fuer_deployment", "planung_mit_feedback"]
 Severity = Literal["blocker", "major", "minor"]
 
 _VERDICTS, _SEVERITIES = get_args(Verdict), get_args(Severity)
-_REPORT = ("schema_version", "decision", "commit_hash", "nonce", "summary", "findings", "criteria")
-_FINDING = ("severity", "path", "text")
-_CRITERION = ("index", "met", "reason")
+_REPORT = values.Fields("schema_version", "decision", "commit_hash", "nonce", "summary", "findings", "criteria")
+_FINDING = values.Fields("severity", "path", "text")
+_CRITERION = values.Fields("index", "met", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def parse_report(response: str, *, commit: str, nonce: str, criteria: int) -> Re
 
 
 def _report(value: Any, commit: str, nonce: str, count: int) -> Report:
-    table = values.fields(value, _REPORT)
+    table = _REPORT.of(value)
     values.version(table)
     verdict = cast(Verdict, values.word(table, "decision", _VERDICTS))
     if values.text(table, "commit_hash") != commit:
@@ -80,7 +80,7 @@ def _report(value: Any, commit: str, nonce: str, count: int) -> Report:
 
 
 def _finding(value: Any) -> Finding:
-    table = values.fields(value, _FINDING)
+    table = _FINDING.of(value)
     severity = cast(Severity, values.word(table, "severity", _SEVERITIES))
     path = None if table["path"] is None else values.plain(table, "path")
     return Finding(severity, path, values.text(table, "text"))
@@ -100,7 +100,7 @@ def _criteria(table: Table, count: int) -> tuple[Criterion, ...]:
 
 
 def _criterion(value: Any, count: int) -> Criterion:
-    table = values.fields(value, _CRITERION)
+    table = _CRITERION.of(value)
     index = values.integer(table, "index", 0, None)
     if index >= count:
         reason = f"there is no criterion {shown(index)}; the order numbers {count} of them from 0"

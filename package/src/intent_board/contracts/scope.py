@@ -30,8 +30,9 @@ def normalise(path: str) -> str:
 
     Raises ContractError for what is no relative POSIX path or glob inside the work tree (docs/contracts.md).
     """
-    if len(path) <= MAX_NAME and _clean(path):
-        return path
+    short = path.removesuffix("/")
+    if len(short) <= MAX_NAME and _clean(short):
+        return short
     _check_text(path)
     segments = [segment for segment in path.split("/") if segment not in {"", "."}]
     for segment in segments:
@@ -278,7 +279,7 @@ def first_overlap(scopes: Sequence[Sequence[str]], apart: Sequence[int]) -> tupl
 def _near(scopes: Sequence[Sequence[str]], apart: Sequence[int]) -> bool:
     """Whether any two scopes that must be apart come into each other's directories; globs count as all below their
     literal beginning.  In sorted order everything below a directory follows it directly."""
-    bases = sorted((_base(entry), owner) for owner, scope in enumerate(scopes) for entry in scope)
+    bases = sorted([(_base(entry), owner) for owner, scope in enumerate(scopes) for entry in scope])
     above: list[tuple[str, int]] = []
     for base, owner in bases:
         while above and not base.startswith(above[-1][0]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -12,8 +13,8 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 _INTEGERS = range(-(1 << 63), 1 << 63)
 
-#: How half a surrogate pair or a NUL must be written in JSON, if it is there at all.
-_SUSPECT = ("\\ud", "\\uD", "\\u0000")
+# How half a surrogate pair or a NUL must be written in JSON, if it is there at all.
+_suspect = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)").search
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ def read(text: str, reader: Callable[[Any], T]) -> T:
     """
     try:
         value = _STRICT.decode(text)
-        if any(escape in text for escape in _SUSPECT) or not _encodable(text):
+        if _suspect(text) or not _encodable(text):
             _diagnose(text)
         return reader(value)
     except (ContractError, ValueError, RecursionError):

@@ -27,23 +27,31 @@ _commit = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 SYNTHESIS_ENDING = "-synthese"
 
 
-def fields(value: Any, names: Sequence[str], optional: str = "") -> Table:
-    """`value` itself when it is an object with exactly the fields `names`; `optional` may be missing."""
-    if type(value) is not dict:
-        raise ContractError(Code.WRONG_TYPE, f"must be an object, not {shown(value)}")
-    for key in value:
-        if key not in names and key != optional:
-            raise ContractError(
-                Code.UNKNOWN_FIELD, f"is no field of this answer; leave it out{_hint(names)}", f"${step(key)}"
-            )
-    for name in names:
-        if name not in value:
-            raise ContractError(Code.MISSING_FIELD, "is missing; every listed field must be there", f"$.{name}")
-    return value
+class Fields:
+    """The fields that an object must have, exactly; `optional` alone may be missing."""
 
+    def __init__(self, *names: str, optional: str | None = None) -> None:
+        self.names, self.optional = names, optional
+        self._shapes = (frozenset(names), frozenset((*names, optional or names[0])))
 
-def _hint(names: Sequence[str]) -> str:
-    return f" (the fields are {', '.join(names)})"
+    def of(self, value: Any) -> Table:
+        """`value` itself.  Raises ContractError when it is no object, or one with other fields."""
+        if type(value) is not dict:
+            raise ContractError(Code.WRONG_TYPE, f"must be an object, not {shown(value)}")
+        if value.keys() not in self._shapes:
+            self._refuse(value)
+        return value
+
+    def _refuse(self, value: Table) -> None:
+        for key in value:
+            if key not in self.names and key != self.optional:
+                known = ", ".join((*self.names, *((self.optional,) if self.optional else ())))
+                reason = f"is no field of this answer; leave it out (the fields are {known})"
+                raise ContractError(Code.UNKNOWN_FIELD, reason, f"${step(key)}")
+        for name in self.names:
+            if name not in value:
+                reason = "is missing; every listed field must be there"
+                raise ContractError(Code.MISSING_FIELD, reason, f"$.{name}")
 
 
 def version(table: Table) -> None:
@@ -190,24 +198,23 @@ def texts(table: Table, name: str, low: int, high: int | None) -> tuple[str, ...
     """A list of strings that say something, none twice."""
     entries = items(table, name, low, high)
     for number, entry in enumerate(entries):
-        if type(entry) is not str:
-            raise _wrong_type(f"{name}[{number}]", "a string", entry)
-        if not entry or entry.isspace():
-            raise ContractError(Code.EMPTY, "must not be empty", f"$.{name}[{number}]")
+        if type(entry) is not str or not entry or entry.isspace():
+            text({f"{name}[{number}]": entry}, f"{name}[{number}]")
     unique(entries, name)
     return tuple(entries)
 
 
 def paths(table: Table, name: str, low: int, high: int) -> tuple[str, ...]:
     """A write scope: each entry in its one spelling, none twice."""
-    normal = []
-    for number, entry in enumerate(items(table, name, low, high)):
-        if type(entry) is not str:
-            raise _wrong_type(f"{name}[{number}]", "a string", entry)
-        try:
+    entries = items(table, name, low, high)
+    normal: list[str] = []
+    try:
+        for entry in entries:
+            if type(entry) is not str:
+                raise ContractError(Code.WRONG_TYPE, f"must be a string, not {shown(entry)}")
             normal.append(normalise(entry))
-        except ContractError as error:
-            raise error.under(f".{name}[{number}]") from None
+    except ContractError as error:
+        raise error.under(f".{name}[{len(normal)}]") from None
     unique(normal, name)
     return tuple(normal)
 
@@ -229,13 +236,16 @@ class Test:
     result: Literal["passed", "failed"]
 
 
+_TEST = Fields("command", "result")
+
+
 def tests(table: Table) -> tuple[Test, ...]:
     """The list `tests`."""
     return tuple(each(table, "tests", _test))
 
 
 def _test(value: Any) -> Test:
-    entry = fields(value, ("command", "result"))
+    entry = _TEST.of(value)
     result = cast(Literal["passed", "failed"], word(entry, "result", ("passed", "failed")))
     return Test(text(entry, "command"), result)
 
