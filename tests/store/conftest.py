@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -110,3 +113,58 @@ def sql(store: Store, statement: str, *values: Any) -> list[tuple[Any, ...]]:
     """What somebody with the file in hand does to it."""
     with closing(sqlite3.connect(store.path)) as connection, connection:
         return connection.execute(statement, values).fetchall()
+
+
+_PRELUDE = """
+import json, os, sys, time
+sys.path.insert(0, {tests!r})
+from conftest import configured, Board
+from intent_board.store import *
+store = open_store(configured(__import__("pathlib").Path({state!r})))
+board = Board(store)
+def say(*words): print(*words, flush=True)
+def hear(): return sys.stdin.readline().strip()
+"""
+
+
+class Processes:
+    """Real processes that open the same store; whatever still lives at the end of a test is killed."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._prelude = _PRELUDE.format(tests=str(Path(__file__).parent), state=str(state_dir))
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, code: str) -> subprocess.Popen[str]:
+        """Run `code`, which has `store`, `board`, `say` and `hear`."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", self._prelude + textwrap.dedent(code)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+
+def heard(process: subprocess.Popen[str]) -> str:
+    """The next line that a process says."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def tell(process: subprocess.Popen[str], line: str = "") -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+@pytest.fixture
+def processes(state_dir: Path) -> Iterator[Processes]:
+    started = Processes(state_dir)
+    yield started
+    started.end()

@@ -201,7 +201,7 @@ def finish(
         _record_stale(work, claim, event, f"the job was {why}")
         return False
     work.job = happening.load_job(work.connection, claim.job.id)
-    work.connection.execute(update(jobs).where(jobs.c.id == claim.job.id), _ended(work.now, event, result))
+    work.connection.execute(update(jobs).where(jobs.c.id == claim.job.id).values(_ended(work.now, event, result)))
     happening.stop(work, claim.job)
     boundary("store.finish.job")
     _keep_answer(work, claim, event, raw, stale=False)
