@@ -126,12 +126,15 @@ class Store:
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
-    def claim(self, queue: str, *, slot: int = 0) -> Claim | None:
-        """The first job of a queue that may run now, for this process alone; None: nothing to do."""
+    def claim(self, queue: str, *, slot: int = 0, only: str | None = None) -> Claim | None:
+        """The first job of a queue that may run now, for this process alone; None: nothing to do.
+
+        `only` asks for one card's waiting job instead, be it due or not: a person does its work.
+        """
         taken: Claim | None = None
         try:
             with self._writing() as work:
-                taken = working.claim(work, self.config, queue, slot, self.schema)
+                taken = working.claim(work, self.config, queue, slot, self.schema, only)
         except BaseException:
             if taken is not None:
                 taken._let_go(None)

@@ -73,15 +73,19 @@ def lock_path(config: BoardConfig, job_id: int) -> Path:
 # --- claiming -----------------------------------------------------------------------------------------------------
 
 
-def claim(work: Work, config: BoardConfig, queue: str, slot: int, schema: int) -> Claim | None:
+def claim(work: Work, config: BoardConfig, queue: str, slot: int, schema: int, only: str | None = None) -> Claim | None:
     """The first job of the queue that may run now, given to this process; None: there is none.
 
-    Also None when the store was migrated since it was opened: the process is to end and a newer one to come.
+    `only` names the one card whose job is wanted, be it due or not: a person does its work.  Also None when the store
+    was migrated since it was opened: the process is to end and a newer one to come.
     """
     if work.connection.execute(_SCHEMA).scalar() != schema:
         return None
-    values = {"of": queue, "now": work.now, "default_runtime": _queue_runtime(config, queue)}
-    for job_id, slug in work.connection.execute(_CLAIMABLE.limit(_CANDIDATES), values).all():
+    values: dict[str, Any] = {"of": queue, "now": work.now, "default_runtime": _queue_runtime(config, queue)}
+    query = _CLAIMABLE.limit(_CANDIDATES)
+    if only is not None:
+        values, query = {"of": queue, "card": only}, _WAITING_FOR_CARD
+    for job_id, slug in work.connection.execute(query, values).all():
         lock = _lock(work.connection, config, int(job_id), str(slug))
         if lock is None:
             continue
@@ -388,6 +392,9 @@ _CLAIMABLE: Select[Any] = (
         or_(jobs.c.queue != "publish", ~exists(_publishing)),
     )
     .order_by(jobs.c.id)
+)
+_WAITING_FOR_CARD: Select[Any] = select(jobs.c.id, jobs.c.slug).where(
+    jobs.c.state == JobState.QUEUED.value, jobs.c.queue == bindparam("of"), jobs.c.slug == bindparam("card")
 )
 _QUEUES = select(jobs.c.queue).where(jobs.c.state == JobState.QUEUED.value).distinct()
 _WAITING_IN = select(jobs.c.slug).where(jobs.c.state == JobState.QUEUED.value, jobs.c.queue == bindparam("of"))

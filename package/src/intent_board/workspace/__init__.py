@@ -103,6 +103,16 @@ class Workspace:
         """
         return clone.clone(self._mirror(repository), self._trees, self._locks, self._slug(slug), base)
 
+    def tree(self, slug: str) -> Path | None:
+        """The card's private clone, if there is one."""
+        tree = self._tree(slug)
+        return tree if tree.is_dir() else None
+
+    @_said
+    def base(self, slug: str) -> str | None:
+        """The commit that the card's clone was made at; None: an unborn branch, or no clone."""
+        return self._mark(slug).base
+
     def objects(self, repository: str) -> Path:
         """What clones and checkouts of a repository borrow: to be mounted read-only at its own path."""
         return self._mirror(repository).path / "objects"

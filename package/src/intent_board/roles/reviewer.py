@@ -1,0 +1,105 @@
+"""The Reviewer: one commit against its criteria.  What is not a valid approval of exactly that hash is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from intent_board.board.states import Event
+from intent_board.contracts import ContractError
+from intent_board.contracts.reviewer import parse_report
+from intent_board.contracts.scope import matches
+from intent_board.roles import base, order
+from intent_board.roles.base import Context, Outcome, PutBack
+from intent_board.roles.reading import read
+from intent_board.roles.text import RoleText, load
+from intent_board.runtimes import Outcome as Ended
+from intent_board.store import Claim
+
+#: A diff beyond this is read in the checkout.
+DIFF_LIMIT = 200_000
+#: A relative path as people write it: with a slash, or in backticks with an extension.
+_PATH = re.compile(r"(?<![\w/:.@-])((?:[\w.+-]+/)+[\w.+-]*\w)|`([\w+-][\w.+-]*\.[A-Za-z]\w{0,7})`")
+
+
+def work(claim: Claim, context: Context) -> Outcome | PutBack:
+    """Have exactly the job's commit judged; every way out but a valid report approves nothing."""
+    text = load("reviewer", context.config)
+    commit = claim.job.snapshot["commit"]
+    result = read(claim, context, commit, lambda tree: _order(claim, context, text, tree))
+    if isinstance(result, PutBack):
+        return result
+    kept = base.record(claim, context.config, text, result) | {"commit": commit}
+    if result.outcome is not Ended.ANSWERED:
+        return Outcome(
+            Event.REVIEW_INVALID, {"reason": f"the review {result.outcome}: {result.reason}"}, result.text, kept
+        )
+    try:
+        report = parse_report(
+            result.text,
+            commit=commit,
+            nonce=claim.job.snapshot["nonce"],
+            criteria=len(claim.card.acceptance_criteria),
+        )
+    except ContractError as error:
+        reason = f"the reviewer's answer was refused: {error}"
+        return Outcome(Event.REVIEW_INVALID, {"reason": reason}, result.text, kept)
+    data: dict[str, Any] = {"commit": commit, "report": asdict(report)}
+    if report.approved:
+        return Outcome(Event.APPROVED, data | {"protected": protected(claim, context)}, result.text, kept)
+    return Outcome(Event.NEGATIVE, data | {"reason": f"the review was negative: {report.summary}"}, result.text, kept)
+
+
+def protected(claim: Claim, context: Context) -> list[str]:
+    """The paths of the commit that wait for the owner's release, whoever owns the card."""
+    patterns = context.config.repositories[claim.card.repository].protected_paths
+    snapshot = claim.job.snapshot
+    paths = context.workspace.paths_changed(claim.card.repository, snapshot["base"], snapshot["commit"])
+    return [path for path in paths if matches(patterns, path)]
+
+
+def _order(claim: Claim, context: Context, text: RoleText, tree: Path) -> str:
+    card, snapshot = claim.card, claim.job.snapshot
+    paths = context.workspace.paths_changed(card.repository, snapshot["base"], snapshot["commit"])
+    checks = snapshot.get("checks") or []
+    summary = str(snapshot.get("summary") or "")
+    facts = {
+        "role": "reviewer",
+        "card": card.slug,
+        "kind": str(card.kind),
+        "repository": card.repository,
+        "branch": snapshot.get("branch"),
+        "commit": snapshot["commit"],
+        "base": snapshot["base"],
+        "nonce": snapshot["nonce"],
+        "write_scope": list(card.write_scope),
+        "checks": [{key: check[key] for key in ("argv", "exit_code", "timed_out", "seconds")} for check in checks],
+        "iteration_limit": base.remaining(claim, context.config),
+    }
+    diff = context.workspace.diff(card.repository, snapshot["base"], snapshot["commit"], DIFF_LIMIT)
+    data = [
+        order.Data("Intent", context.store.intent(card.slug)),
+        order.criteria(card),
+        order.json_block("Paths changed by the commit", list(paths)),
+        order.Data("Summary by its author", summary),
+        order.json_block("Evidence notes", evidence_notes(summary, tree, paths)),
+        *(order.Data("End of the output of " + " ".join(check["argv"]), check["output"]) for check in checks),
+        order.Data("Diff", diff),
+    ]
+    return order.compose(text, facts, data)
+
+
+def evidence_notes(summary: str, tree: Path, changed: Sequence[str]) -> list[str]:
+    """What is doubtful in a summary: paths it names that are neither in the commit nor changed by it."""
+    named = dict.fromkeys(match[1] or match[2] for match in _PATH.finditer(summary))
+    missing = [path for path in named if path not in changed and not _exists(tree, path)]
+    return [f"The summary names {path}, which is not in this commit." for path in missing]
+
+
+def _exists(tree: Path, path: str) -> bool:
+    # A link of the commit may point anywhere, so nothing is followed beyond the checkout.
+    inside = tree / path
+    return ".." not in path.split("/") and inside.parent.resolve().is_relative_to(tree.resolve()) and inside.exists()
