@@ -53,6 +53,7 @@ def _is_refusal(error: Exception) -> bool:
         "intent_board.store": ("StoreError",),
         "intent_board.workspace": ("WorkspaceError",),
         "intent_board.sandbox": ("SandboxUnavailable",),
+        "intent_board.deploy.host": ("DeployRefused",),
     }
     known = tuple(
         getattr(sys.modules[room], name) for room, names in rooms.items() if room in sys.modules for name in names

@@ -344,6 +344,11 @@ class Store:
         with self._reading() as connection:
             return reading.reviews(connection, slug)
 
+    def commits(self, repository: str) -> list[tuple[str, str, str]]:
+        """(slug, commit, phase) of every card of a repository that has a commit."""
+        with self._reading() as connection:
+            return reading.commits(connection, repository)
+
     def attachments(self, slug: str, kind: str | None = None) -> list[values.Attachment]:
         with self._reading() as connection:
             return reading.attachments(connection, slug, kind)

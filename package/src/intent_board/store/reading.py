@@ -105,6 +105,13 @@ def reviews(connection: Connection, slug: str) -> list[values.Review]:
     return [values.Review(*row[:-1], _loaded(row[-1])) for row in found]
 
 
+def commits(connection: Connection, repository: str) -> list[tuple[str, str, str]]:
+    """(slug, commit, phase) of the cards of a repository that have a commit."""
+    card = tables.cards.c
+    query = select(card.slug, card.commit, card.phase).where(card.repository == repository, card.commit.is_not(None))
+    return [(str(slug), str(commit), str(phase)) for slug, commit, phase in connection.execute(query)]
+
+
 def attachments(connection: Connection, slug: str, kind: str | None) -> list[values.Attachment]:
     table = tables.attachments.c
     query = select(table.id, table.kind, table.job_id, table.created_at, table.data).where(table.slug == slug)
