@@ -8,6 +8,7 @@
 }:
 let
   cfg = config.services.intent-board;
+  own = import ./types.nix { inherit lib; };
   option = path: "services.intent-board.${path}";
   quoted = names: lib.concatStringsSep ", " (lib.naturalSort names);
 
@@ -199,13 +200,30 @@ let
       holds a password, which everybody could read in the Nix store; put it into a file and name it with ${option "${path}.credential"}''
     ++ unless (!underHome (lib.removePrefix "file://" repository.remoteUrl)) "${path}.remoteUrl" ''
       is below /home or /root, which no unit of the board sees; move the repository, to /srv for example''
+    ++ unless (plainOrRemote repository.remoteUrl) "${path}.remoteUrl" ''
+      is a path with characters that a unit file can't hold; rename it to letters, digits and ._+@=,-''
     ++ unless (repository.deploy -> name == cfg.deploy.repository) "${path}.deploy" ''
       is true, but ${option "deploy.repository"} names another one; set it there or to false''
-    ++ unless (repository.credential == null || cfg.credentials ? ${repository.credential}) "credentials.${toString repository.credential}" ''
-      is missing, but ${option "${path}.credential"} names it; set it to the file that holds the key''
+    ++ lib.concatMap
+      (
+        key:
+        unless (repository.${key} == null || cfg.credentials ? ${repository.${key}}) "credentials.${toString repository.${key}}" ''
+          is missing, but ${option "${path}.${key}"} names it; set it to the file that holds the key''
+      )
+      [
+        "credential"
+        "fetchCredential"
+      ]
     ++ unless (repository.knownHosts == null || !underHome (toString repository.knownHosts)) "${path}.knownHosts" ''
       is below /home or /root, which no unit of the board sees; move the file or use a path literal''
   );
+  # Such a path stands in the publish units, as one that may be written.
+  plainOrRemote =
+    url:
+    let
+      path = lib.removePrefix "file://" url;
+    in
+    !lib.hasPrefix "/" path || own.isPlainPath path;
   underHome = path: builtins.match "/+(home|root)(/.*)?" path != null;
 
   references =
@@ -312,7 +330,10 @@ let
   );
   used =
     lib.concatMap (runtime: lib.attrValues runtime.credentials) (lib.attrValues usable)
-    ++ map (repository: repository.credential) (lib.attrValues cfg.repositories)
+    ++ lib.concatMap (repository: [
+      repository.credential
+      repository.fetchCredential
+    ]) (lib.attrValues cfg.repositories)
     ++ [ cfg.notifications.credential ];
 in
 {

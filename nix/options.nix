@@ -166,7 +166,12 @@ let
       Branch that is built on and published to.  `null`: the branch that the remote's HEAD names.
     '';
     credential = option (nullOr own.credentialName) null "forge-push-key" ''
-      Name, in {option}`services.intent-board.credentials`, of the key for the remote.
+      Name, in {option}`services.intent-board.credentials`, of the key that may push to the remote: an SSH key, or a
+      token for https.  Only the units of the publish queue are given it.
+    '';
+    fetchCredential = option (nullOr own.credentialName) null "forge-read-key" ''
+      Name of a key that may only read, for all the other units.  `null`: they fetch without one, which serves a
+      repository that everybody may read.
     '';
     knownHosts = option (nullOr own.readable) null (literalExpression "./forge_known_hosts") ''
       File with the remote's SSH host keys.  `null`: the system's.
@@ -320,7 +325,7 @@ in
     runtimes = table ''
       Agent programs.  `codex` is declared; give it a package (or a command), and its key in
       {option}`services.intent-board.credentials`.
-    '' { codex.package = literalExpression "pkgs.codex"; } runtime;
+    '' (literalExpression "{ codex.package = pkgs.codex; }") runtime;
 
     queues = table ''
       The queues beside the builder queues, which come from the lanes.  All seven are there; a queue can't be added

@@ -25,25 +25,36 @@ let
     value = {
       slots = lane.concurrency;
       minutes = lane.timeoutMinutes;
-      credentials = runtimeSecrets lane.runtime;
+      credentials = runtimeSecrets lane.runtime ++ fetchKeys;
     };
   }) cfg.lanes;
   others = lib.mapAttrs (name: queue: {
     inherit (queue) slots;
     minutes = queue.timeoutMinutes;
     credentials =
-      if name == "publish" then
-        pushKeys
-      else if queue.runtime != null then
-        runtimeSecrets queue.runtime
-      else
-        # The profile of any lane may come with a review or a repair.
-        lib.concatMap (lane: runtimeSecrets lane.runtime) (lib.attrValues cfg.lanes);
+      fetchKeys
+      ++ (
+        if name == "publish" then
+          pushKeys
+        else if queue.runtime != null then
+          runtimeSecrets queue.runtime
+        else
+          # The profile of any lane may come with a review or a repair.
+          lib.concatMap (lane: runtimeSecrets lane.runtime) (lib.attrValues cfg.lanes)
+      );
   }) (removeAttrs cfg.queues [ "deploy" ]);
 
   runtimeSecrets = name: lib.attrValues (cfg.runtimes.${name}.credentials or { });
   pushKeys = map (repository: repository.credential) (lib.attrValues cfg.repositories);
+  fetchKeys = map (repository: repository.fetchCredential) (lib.attrValues cfg.repositories);
   loadCredential = names: map (name: "${name}:${cfg.credentials.${name} or "/missing"}") (unique names);
+
+  # A remote on this host is written by the push, and by nothing else.
+  localRemotes = map (path: "-${path}") (
+    lib.filter (lib.hasPrefix "/") (
+      map (repository: lib.removePrefix "file://" repository.remoteUrl) (lib.attrValues cfg.repositories)
+    )
+  );
 
   # What a worker runs beside the model: its checks, and the git and rebase around them.
   checkMinutes = lib.foldl' lib.max 60 (
@@ -133,6 +144,8 @@ let
           # One process that takes too much (a check, say) is killed alone, and the job fails with a reason.
           OOMPolicy = "continue";
           OOMScoreAdjust = 200;
+          ReadWritePaths =
+            asService.ReadWritePaths ++ lib.optionals (slot.queue == "publish") (unique localRemotes);
           IPAddressAllow =
             cfg.units.allowedAddresses
             ++ lib.optional config.services.resolved.enable "127.0.0.53";
@@ -208,7 +221,7 @@ in
           // {
             Type = "oneshot";
             RemainAfterExit = true;
-            ExecStart = "${program "board"} ${configured} migrate";
+            ExecStart = "${program "board"} ${configured} init";
             Slice = "intent-board.slice";
             # A backup of a large store comes first.
             TimeoutStartSec = "30min";

@@ -11,6 +11,7 @@ services.intent-board = {
     anthropic = "/run/secrets/anthropic";
     openrouter = "/run/secrets/openrouter";
     forge = "/run/secrets/forge";
+    forge-read = "/run/secrets/forge-read";
     apprise = "/run/secrets/apprise";
   };
   extraSettings.limits.max_children = 5;
@@ -87,6 +88,7 @@ services.intent-board = {
     remoteUrl = "ssh://git@forge.example.org/website.git";
     branch = "dev";
     credential = "forge";
+    fetchCredential = "forge-read";
     knownHosts = "/etc/ssh/ssh_known_hosts";
     checks = [ [ "nix" "flake" "check" ] [ "make" "test" ] ];
     checkTimeoutMinutes = 30;
@@ -95,6 +97,7 @@ services.intent-board = {
     deploy = true;
     protectedPaths = [ "hosts/" ];
   };
+  repositories.here.remoteUrl = "file:///srv/git/here.git";
   repair = {
     automaticRounds = 1;
     budget = 5;

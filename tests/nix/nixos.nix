@@ -29,6 +29,7 @@ let
     lib.genAttrs [
       "bashInteractive"
       "bubblewrap"
+      "cargo"
       "claude-code"
       "codex"
       "coreutils"
@@ -37,17 +38,21 @@ let
       "gawk"
       "gitMinimal"
       "gnugrep"
+      "gnumake"
       "gnused"
       "gnutar"
       "gzip"
       "intent-board"
       "jq"
+      "nodejs"
       "nixos-rebuild-ng"
       "openssh"
       "ripgrep"
+      "rustc"
       "util-linux"
     ] fake
     // {
+      writeText = builtins.toFile;
       runtimeShell = "${fake "bash"}/bin/bash";
       formats.toml = _: {
         type = types.attrs;
@@ -64,7 +69,8 @@ let
           environment
           // {
             inherit name;
-            system = builtins.currentSystem;
+            # Pure evaluation does not know where it runs.
+            system = builtins.currentSystem or "x86_64-linux";
             builder = "/bin/sh";
             PATH = "/usr/bin:/bin";
             args = [

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def test_each_unit_holds_the_keys_of_its_own_queue_and_no_other(units: dict[str,
         name.removeprefix("intent-board-worker-").removesuffix(".service"): credentials(unit)
         for name, unit in matching(units, WORKERS).items()
     }
-    assert held == {
+    keys = {
         "builder-schwer-0": {"openai-api-key"},
         "builder-leicht-0": {"openai-api-key"},
         "builder-mittel-0": {"anthropic"},
@@ -192,12 +193,19 @@ def test_each_unit_holds_the_keys_of_its_own_queue_and_no_other(units: dict[str,
         "split-0": {"openai-api-key"},
         "publish-0": {"forge"},
     }
+    # Each of them fetches, with a key that may only read.
+    assert held == {slot: names | {"forge-read"} for slot, names in keys.items()}
 
 
 def test_push_keys_are_in_publish_units_alone(units: dict[str, Unit]) -> None:
     assert {name for name, unit in units.items() if "forge" in credentials(unit)} == {
         "intent-board-worker-publish-0.service"
     }
+
+
+def test_a_remote_on_this_host_is_written_by_publish_units_alone(units: dict[str, Unit]) -> None:
+    for name, unit in matching(units, WORKERS).items():
+        assert ("-/srv/git/here.git" in unit.all("ReadWritePaths")) == ("publish" in name), name
 
 
 # --- nothing of a user's text acts in a unit ------------------------------------------------------------------------
@@ -391,9 +399,7 @@ def test_the_file_is_checked_when_the_system_is_built(
     store = tmp_path / "nix"
     for name in ("STORE_DIR", "STATE_DIR", "LOG_DIR", "LOCALSTATE_DIR"):
         monkeypatch.setenv(f"NIX_{name}", str(store / name.split("_")[0].lower()))
-    board = shutil.which("board")
-    assert board, "the package is not installed"
-    package = f'pkgs.intent-board // {{ outPath = "{Path(board).parent.parent}"; }}'
+    package = f'pkgs.intent-board // {{ outPath = "{Path(sys.executable).parent.parent}"; }}'
     body = f"""imports = [ {{ {full} }} {{ services.intent-board = {{
       package = lib.mkForce ({package});
       runtimes.claude.command = lib.mkForce [ "${{pkgs.codex}}/bin/codex" ];

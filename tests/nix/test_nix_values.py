@@ -194,6 +194,11 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
         "repositories.website.remoteUrl",
         "which no unit",
     ),
+    "repository on a path with a specifier": (
+        'repositories.website.remoteUrl = "/srv/%H.git";',
+        "repositories.website.remoteUrl",
+        "characters that a unit file",
+    ),
     "password in a URL": (
         'repositories.website.remoteUrl = "https://lukas:hunter2@forge.example.org/website.git";',
         "repositories.website.remoteUrl",

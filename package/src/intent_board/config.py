@@ -237,7 +237,10 @@ class Repository(Section):
 
     remote_url: Line
     branch: Branch | None = None
+    #: The key that may push; only publish units are given it.
     credential: CredentialName | None = None
+    #: A key that may only read, for every other unit.  Left out, they fetch without a key.
+    fetch_credential: CredentialName | None = None
     known_hosts: AbsolutePath | None = None
     checks: tuple[Argv, ...] = ()
     check_timeout_minutes: Minutes = 60

@@ -57,6 +57,12 @@ ALIASES: Mapping[str, str] = {
 }
 
 
+EPILOG = """board COMMAND --help shows an example of each.
+
+State: [board] state_dir of the configuration, /var/lib/intent-board by default.  Logs: journalctl -u 'intent-board-*'
+"""
+
+
 class Board(click.Group):
     """The commands by name.  `--help` reads SECTIONS and imports no command, so it stays quick."""
 
@@ -87,7 +93,7 @@ def _named(module: ModuleType, name: str) -> click.Command:
     raise LookupError(f"{module.__name__} has no command {name!r}")
 
 
-@click.command(cls=Board, epilog="board COMMAND --help shows an example of each.")
+@click.command(cls=Board, epilog=EPILOG)
 @click.option(
     "--config",
     type=Path,  # click's own Path looks at the file before it is known whether the asker may name one

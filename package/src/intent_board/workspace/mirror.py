@@ -91,9 +91,9 @@ class Mirror:
         )  # fmt: skip
         boundary("workspace: fetched")
 
-    def ask(self, git: Git, *argv: str) -> Output:
+    def ask(self, git: Git, *argv: str, push: bool = False) -> Output:
         """Run a git command that reaches the remote, as `origin`; whatever it exits with."""
-        settings, environment = access(self.name, self.repository, self.credentials)
+        settings, environment = access(self.name, self.repository, self.credentials, push=push)
         online = replace(git, settings=git.settings + settings, environment=environment)
         return online.run(*argv, codes=None, timeout=NETWORK_TIMEOUT)
 
@@ -110,7 +110,7 @@ class Mirror:
             raise WorkspaceError(
                 "failed",
                 f"the remote of {self.name!r} can't be read: {result.reason}; "
-                f"check repositories.{self.name}.remote_url and its credential",
+                f"check repositories.{self.name}.remote_url and its fetch_credential",
                 result.words,
             )
         return result

@@ -52,7 +52,7 @@ def publish(mirror: Mirror, branch: str, commit: str, base: str | None) -> Publi
             # No leading plus and no --force: the remote itself refuses what is no fast-forward.
             pushed = mirror.ask(
                 git, "push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--no-recurse-submodules",
-                "origin", f"{commit}:refs/heads/{branch}",
+                "origin", f"{commit}:refs/heads/{branch}", push=True,
             )  # fmt: skip
             boundary("workspace: pushed")
             if pushed.code == 0:

@@ -37,11 +37,14 @@ def scheme(url: str) -> str:
     return "ssh" if ":" in url.split("/")[0] else "file"
 
 
-def access(name: str, repository: Repository, credentials: Credentials) -> tuple[Settings, dict[str, str]]:
+def access(
+    name: str, repository: Repository, credentials: Credentials, *, push: bool = False
+) -> tuple[Settings, dict[str, str]]:
     """Settings and environment with which git reaches the remote of the repository `name` as `origin`.
 
-    No secret is in either, only the name of the file that holds it.  Raises WorkspaceError when the credential is
-    missing here or would travel unprotected.
+    Reading uses the key that may only read; where there is none, the one that may push if this process was given it
+    (only publish units are), else no key at all.  No secret is in either, only the name of the file that holds it.
+    Raises WorkspaceError when the credential is missing here or would travel unprotected.
     """
     url = repository.remote_url
     kind = scheme(url)
@@ -50,7 +53,7 @@ def access(name: str, repository: Repository, credentials: Credentials) -> tuple
         ("remote.origin.fetch", FETCH),
         (f"protocol.{kind}.allow", "always"),
     )
-    secret = _secret(name, repository, credentials)
+    secret = _secret(name, repository, credentials, push)
     if kind == "file":
         # The other side's own check of ownership: this address was configured, so whoever owns it is meant.
         return (
@@ -65,15 +68,15 @@ def access(name: str, repository: Repository, credentials: Credentials) -> tuple
     return settings + _helper(name, url, kind, secret), {}
 
 
-def _secret(name: str, repository: Repository, credentials: Credentials) -> Path | None:
-    if repository.credential is None:
-        return None
-    path = credentials.path(repository.credential)
+def _secret(name: str, repository: Repository, credentials: Credentials, push: bool) -> Path | None:
+    wanted = repository.credential if push else repository.fetch_credential
+    if wanted is None:
+        return None if push or repository.credential is None else credentials.path(repository.credential)
+    path = credentials.path(wanted)
     if path is None or not path.is_file():
         raise WorkspaceError(
             "failed",
-            f"credential {repository.credential!r} of repository {name!r} is not loaded here; "
-            "add it to the unit's credentials",
+            f"credential {wanted!r} of repository {name!r} is not loaded here; add it to the unit's credentials",
         )
     return path
 

@@ -1,0 +1,100 @@
+# The package.  Its tests are the repository's own, less those that need a machine of their own (tests/nix and
+# tests/boot look at the module and at systemd, tests/agents installs agent programs).
+{
+  lib,
+  python3Packages,
+  installShellFiles,
+  bubblewrap,
+  git,
+  openssh,
+  util-linux,
+}:
+let
+  root = ../.;
+  project = (lib.importTOML ./pyproject.toml).project;
+in
+python3Packages.buildPythonApplication {
+  pname = project.name;
+  inherit (project) version;
+  pyproject = true;
+
+  src = lib.fileset.toSource {
+    inherit root;
+    fileset = lib.fileset.difference (lib.fileset.unions [
+      ./LICENSE
+      ./README.md
+      ./pyproject.toml
+      ./src
+      ../docs
+      ../scripts
+      ../tests
+    ]) (lib.fileset.unions (map lib.fileset.maybeMissing [
+      ../tests/nix
+      ../tests/boot
+      ../tests/agents
+    ]));
+  };
+  sourceRoot = "source/package";
+
+  build-system = [ python3Packages.hatchling ];
+
+  dependencies = with python3Packages; [
+    alembic
+    apprise
+    click
+    pathspec
+    pydantic
+    rich
+    sqlalchemy
+    tomli-w
+  ];
+
+  nativeBuildInputs = [ installShellFiles ];
+
+  # What the board itself starts, wherever it is started from: by a unit, by a person, or under sudo with an empty PATH.
+  makeWrapperArgs = [
+    "--suffix"
+    "PATH"
+    ":"
+    (lib.makeBinPath [
+      bubblewrap
+      git
+      openssh
+      util-linux
+    ])
+  ];
+
+  postInstall = ''
+    installManPage ../docs/board.1
+    installShellCompletion --cmd board \
+      --bash <($out/bin/board completion bash) \
+      --zsh <($out/bin/board completion zsh) \
+      --fish <($out/bin/board completion fish)
+  '';
+
+  nativeCheckInputs = [
+    bubblewrap
+    git
+  ]
+  ++ (with python3Packages; [
+    hypothesis
+    pytest-subprocess
+    pytestCheckHook
+  ]);
+  preCheck = ''
+    export HOME=$TMPDIR PATH=$out/bin:$PATH
+  '';
+  # They kill processes by the hundred and take minutes; scripts/test runs them.
+  disabledTestMarks = [
+    "agents"
+    "faults"
+  ];
+  pythonImportsCheck = [ "intent_board" ];
+
+  meta = {
+    inherit (project) description;
+    license = lib.licenses.mit;
+    mainProgram = "board";
+    platforms = lib.platforms.linux;
+  };
+}
