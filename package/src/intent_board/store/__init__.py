@@ -42,7 +42,7 @@ from intent_board.store.doorbells import Doorbells
 from intent_board.store.engine import reading as reading_transaction
 from intent_board.store.engine import writing as writing_transaction
 from intent_board.store.errors import StaleClaim, StoreError, UnknownCard, Unreadable
-from intent_board.store.projections import Projections, Versions
+from intent_board.store.projections import Projections
 from intent_board.store.snapshots import FamilyProof
 from intent_board.store.working import Claim
 
@@ -454,17 +454,15 @@ class Store:
         if not slugs:
             return
         with locks.waiting(self.config.state_dir / "locks" / "intents.lock"):
-            done = self._projections.write(sorted(slugs), self._versions)
+            with self._reading() as connection:
+                intents = reading.intents(connection, sorted(slugs))
+                reminded = set(connection.execute(_UNPROJECTED).scalars())
+            done = self._projections.write(intents)
             boundary("store.projected")
-            if not done:
-                return
-            with writing_transaction(self._engine, self.path) as connection:
-                connection.execute(_PROJECTED, [{"of": slug} for slug in sorted(done)])
-
-    def _versions(self, slug: str) -> Versions | None:
-        with self._reading() as connection:
-            found = connection.execute(_VERSIONS, {"of": slug}).all()
-        return (frozenset(row[0] for row in found), found[-1][1]) if found else None
+            # A file that was only missing has no reminder, and costs no transaction.
+            if done & reminded:
+                with writing_transaction(self._engine, self.path) as connection:
+                    connection.execute(_PROJECTED, [{"of": slug} for slug in sorted(done & reminded)])
 
     def _project_missing(self) -> None:
         with self._reading() as connection:
@@ -499,17 +497,14 @@ _HAS_CARD = select(tables.cards.c.slug).where(tables.cards.c.slug == bindparam("
 _JOB_STATE = select(tables.jobs.c.state).where(tables.jobs.c.id == bindparam("of"))
 _PROJECTED = delete(tables.unprojected).where(tables.unprojected.c.slug == bindparam("of"))
 _UNPROJECTED = select(tables.unprojected.c.slug).order_by(tables.unprojected.c.slug).limit(500)
-_VERSIONS = (
-    select(tables.intents.c.hash, tables.intents.c.text)
-    .where(tables.intents.c.slug == bindparam("of"))
-    .order_by(tables.intents.c.version)
-)
-_OPEN_CARDS = select(tables.cards.c.slug).where(
-    tables.cards.c.phase.in_(sorted(phase.value for phase in Phase if phase not in FINAL))
+_INTENTS = select(tables.intents.c.slug).where(tables.intents.c.version == 1)
+_OPEN_CARDS = _INTENTS.where(
+    tables.intents.c.slug.in_(
+        select(tables.cards.c.slug).where(
+            tables.cards.c.phase.in_(sorted(phase for phase in Phase if phase not in FINAL))
+        )
+    )
 )
 _NEXT_CARDS = (
-    select(tables.cards.c.slug)
-    .where(tables.cards.c.slug > bindparam("after"))
-    .order_by(tables.cards.c.slug)
-    .limit(_FILES_PER_TICK)
+    _INTENTS.where(tables.intents.c.slug > bindparam("after")).order_by(tables.intents.c.slug).limit(_FILES_PER_TICK)
 )

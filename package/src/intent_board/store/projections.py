@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -23,6 +22,8 @@ Versions = tuple[frozenset[str], str]
 
 #: A file larger than any intent can be is foreign without being read.
 _LARGEST = 4 * 1024 * 1024
+#: How many missing files of cards that nobody looks at any more are written at one time.
+_REWRITTEN_ASIDE = 8
 
 
 def digest(text: str) -> str:
@@ -36,8 +37,8 @@ class Projections:
     def __init__(self, directory: Path, memory: Path) -> None:
         self._directory, self._memory = directory, memory
 
-    def write(self, slugs: Iterable[str], load: Callable[[str], Versions | None]) -> set[str]:
-        """Bring these cards' files up to date.
+    def write(self, intents: Mapping[str, Versions]) -> set[str]:
+        """Bring the files of these cards up to date.
 
         Returns the slugs that need no further look: written, up to date, or foreign.  A file that can't be written
         is logged and left for the next time, since the card itself is committed.
@@ -50,11 +51,9 @@ class Projections:
             log.warning("Intent files can't be written to %s: %s", self._directory, error.strerror)
             return done
         try:
-            for slug in slugs:
-                versions = load(slug)
+            for slug, versions in intents.items():
                 try:
-                    if versions is not None:
-                        _bring_up_to_date(directory, f"{slug}.md", versions)
+                    _bring_up_to_date(directory, f"{slug}.md", versions)
                     done.add(slug)
                 except OSError as error:
                     log.warning("The intent file %s/%s.md can't be written: %s", self._directory, slug, error.strerror)
@@ -65,24 +64,32 @@ class Projections:
     def missing(self, open_slugs: Callable[[], Iterable[str]], next_slugs: Callable[[str], list[str]]) -> list[str]:
         """Cards whose file somebody removed.
 
-        Open cards are looked at whenever the directory changed since the last look; of all cards (`next_slugs` after
-        a given one) a few each time, so that a look costs the same however many cards there are.
+        Open cards are looked at whenever the directory changed since the last look.  Of all cards there are, the next
+        few are looked at each time (`next_slugs` names some that follow a given one), so that a look costs the same
+        however many cards are closed.
         """
-        changed, cursor = self._directory_changed(), self._remembered().get("cursor", "")
-        some = next_slugs(str(cursor))
-        asked = dict.fromkeys([*(open_slugs() if changed is not None else ()), *some])
-        absent = [slug for slug in asked if not os.path.lexists(self._directory / f"{slug}.md")]
-        seen = self._remembered().get("mtime") if changed is None else changed
-        if changed is not None or some:
-            self._remember({"mtime": seen, "cursor": some[-1] if some else ""})
-        return absent
+        memory, changed = self._remembered(), self._changed_at()
+        cursor = str(memory.get("cursor", ""))
+        absent: list[str] = []
+        if changed != memory.get("changed"):
+            absent += [slug for slug in open_slugs() if self._is_absent(slug)]
+        some = next_slugs(cursor)
+        for cursor in some:
+            if self._is_absent(cursor):
+                absent.append(cursor)
+                if len(absent) >= _REWRITTEN_ASIDE:
+                    break
+        self._remember({"changed": changed, "cursor": cursor if some else ""})
+        return list(dict.fromkeys(absent))
 
-    def _directory_changed(self) -> int | None:
+    def _is_absent(self, slug: str) -> bool:
+        return not os.path.lexists(f"{self._directory}/{slug}.md")
+
+    def _changed_at(self) -> int:
         try:
-            now = self._directory.stat().st_mtime_ns
+            return self._directory.stat().st_mtime_ns
         except FileNotFoundError:
             return 0
-        return None if self._remembered().get("mtime") == now else now
 
     def _remembered(self) -> Mapping[str, object]:
         # Only a memory of what was looked at: lost or unreadable means to look again.
@@ -93,7 +100,7 @@ class Projections:
         return loaded if isinstance(loaded, dict) else {}
 
     def _remember(self, values: Mapping[str, object]) -> None:
-        temporary = self._memory.with_suffix(f".{secrets.token_hex(4)}")
+        temporary = self._memory.with_suffix(f".{os.getpid()}")
         temporary.write_text(json.dumps(values))
         temporary.replace(self._memory)
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, Select, func, select
 from intent_board.board.model import Card, JobState
 from intent_board.store import happening, rows, tables, values
 from intent_board.store.errors import UnknownCard
+from intent_board.store.projections import Versions
 
 _LINE = tables.cards.c
 _CARD_LINE = (
@@ -96,6 +97,17 @@ def _loaded(text: Any) -> Any:
         return json.loads(text)
     except (ValueError, TypeError):
         return {"unreadable": str(text)}
+
+
+def intents(connection: Connection, slugs: Sequence[str]) -> dict[str, Versions]:
+    """Of each card the hashes of all its intent's versions, and the newest text."""
+    table = tables.intents.c
+    found: dict[str, tuple[set[str], str]] = {}
+    for start in range(0, len(slugs), 500):  # databases bound the number of values in one statement
+        query = select(table.slug, table.hash, table.text).where(table.slug.in_(slugs[start : start + 500]))
+        for slug, hashed, text in connection.execute(query.order_by(table.slug, table.version)):
+            found[slug] = (found.get(slug, (set(), ""))[0] | {hashed}, text)
+    return {slug: (frozenset(hashes), text) for slug, (hashes, text) in found.items()}
 
 
 def reviews(connection: Connection, slug: str) -> list[values.Review]:
