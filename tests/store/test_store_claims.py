@@ -78,7 +78,13 @@ def test_only_one_publish_job_runs_in_a_repository(store: Store, board: Board) -
     first = board.claim("publish")
     assert store.claim("publish") is None
     store.put_back(first, not_before=time.time() + 100, reason="the remote is away")
-    assert board.claim("publish").job.slug == "desk"
+    second = board.claim("publish")
+    assert second.job.slug == "desk"
+    board.submit("chair")
+    sql(store, "UPDATE jobs SET queue = 'publish', role = 'publish' WHERE slug = 'chair'")
+    assert store.claim("publish") is None
+    sql(store, "UPDATE cards SET repository = 'other' WHERE slug = 'chair'")
+    assert board.claim("publish").job.slug == "chair"
 
 
 # --- results ----------------------------------------------------------------------------------------------------

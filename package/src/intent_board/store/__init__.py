@@ -52,8 +52,8 @@ __all__ = ["Claim", "FamilyProof", "StaleClaim", "Store", "StoreError", "Unknown
 
 #: How many cards' intent files are looked at in one tick beside those that changed.
 _FILES_PER_TICK = 64
-#: How often a tick looks again after it parked unreadable cards.
-_LOOKS = 3
+#: How often a tick looks again after it parked a card.
+_LOOKS = 10
 
 
 def open_store(config: BoardConfig) -> Store:
@@ -229,10 +229,13 @@ class Store:
         done: list[Effect] = []
         with self._writing(now) as work:
             self._park_what_can_not_go_on(work)
-            for effect in self._planned(work, off_branch):
-                if self._carry_out(work, effect):
-                    done.append(effect)
-                boundary("store.tick.effect")
+            for _ in range(_LOOKS):
+                planned = self._planned(work, off_branch)
+                carried_out = [effect for effect in planned if self._carry_out(work, effect)]
+                done += carried_out
+                # A card that was parked leaves its slot to the next one, who shall not wait for another tick.
+                if len(carried_out) == len(planned):
+                    break
             work.rung.update(working.due_queues(work.connection, self.config, now))
         self._project_missing()
         return done
@@ -273,7 +276,9 @@ class Store:
             # Nothing moved since the look, so the next tick would plan the same and be refused again.
             happening.fault(work, self.config, effect.slug, f"{effect.event} was refused: {refusal}")
 
-        return happening.guarded(work, self.config, effect.slug, deed, refused=refused)
+        done = happening.guarded(work, self.config, effect.slug, deed, refused=refused)
+        boundary("store.tick.effect")
+        return done
 
     def families_to_prove(self) -> list[FamilyProof]:
         """Families that get their synthesis next if their children's commits are still on the branch."""

@@ -14,12 +14,14 @@ from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, Programmin
 
 from intent_board.board import states
 from intent_board.board.model import (
+    SUCCESS,
     Card,
     CreateCard,
     Effect,
     Facts,
     Happen,
     Job,
+    Kind,
     Phase,
     Record,
     Refused,
@@ -185,10 +187,21 @@ def _mend(work: Work, error: Unreadable) -> None:
     if "phase" in error.faults:
         values["phase"] = Phase.KLAERUNG_REPARATUR.value
     if "status" in error.faults:
-        values["status"] = Status.FAILED.value
+        phase = values.get("phase") or work.connection.execute(_PHASE, {"of": error.slug}).scalar()
+        good = phase in {word.value for word in SUCCESS}
+        values["status"] = (Status.SUCCEEDED if good else Status.FAILED).value
+    if "kind" in error.faults:
+        values["kind"] = _kind(work.connection, error.slug).value
     work.connection.execute(update(cards).where(cards.c.slug == error.slug).values(values))
     # What stood there is kept in the audit, since it may be all that is left of it.
     applying.record(work, Record(error.slug, "unreadable", BOARD, {"columns": error.faults}))
+
+
+def _kind(connection: Connection, slug: str) -> Kind:
+    """A card's place in its family, from its relatives."""
+    if connection.execute(_HAS_PARENT, {"of": slug}).first() is None:
+        return Kind.ORDINARY if connection.execute(_CHILDREN, {"of": slug}).first() is None else Kind.PARENT
+    return Kind.SYNTHESIS if slug.endswith("-synthese") else Kind.CHILD
 
 
 def start(work: Work, job: Job) -> None:
@@ -222,6 +235,8 @@ _OF_ONE_ITEM = (
 )
 _CARD = select(*rows.CARD_COLUMNS).where(cards.c.slug == bindparam("of"))
 _SLUG = select(cards.c.slug).where(cards.c.slug == bindparam("of"))
+_PHASE = select(cards.c.phase).where(cards.c.slug == bindparam("of"))
+_HAS_PARENT = select(cards.c.slug).where(cards.c.slug == bindparam("of"), cards.c.parent.is_not(None))
 _CHILDREN = select(cards.c.slug).where(cards.c.parent == bindparam("of")).order_by(cards.c.slug)
 _BLOCKED_BY = (
     select(dependencies.c.blocker).where(dependencies.c.slug == bindparam("of")).order_by(dependencies.c.place)

@@ -73,13 +73,13 @@ class Projections:
         absent: list[str] = []
         if changed != memory.get("changed"):
             absent += [slug for slug in open_slugs() if self._is_absent(slug)]
-        some = next_slugs(cursor)
+        some = next_slugs(cursor) or next_slugs("")
         for cursor in some:
             if self._is_absent(cursor):
                 absent.append(cursor)
                 if len(absent) >= _REWRITTEN_ASIDE:
                     break
-        self._remember({"changed": changed, "cursor": cursor if some else ""})
+        self._remember({"changed": changed, "cursor": cursor})
         return list(dict.fromkeys(absent))
 
     def _is_absent(self, slug: str) -> bool:

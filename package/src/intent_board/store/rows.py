@@ -126,7 +126,6 @@ _MENDED: dict[str, Any] = {
     "title": "(unreadable title)",
     "repository": "",
     "requester": "",
-    "kind": Kind.ORDINARY.value,
     "rung": 0,
     "round": 1,
     "write_scope": "[]",
@@ -214,4 +213,4 @@ def as_fields(value: Card) -> dict[str, Any]:
 
 def mended(columns: Mapping[str, str]) -> dict[str, Any]:
     """Readable values for these columns of a card."""
-    return {name: _MENDED.get(name) for name in columns if name not in {"slug", "phase", "status"}}
+    return {name: _MENDED.get(name) for name in columns if name not in {"slug", "phase", "status", "kind"}}

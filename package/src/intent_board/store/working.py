@@ -370,19 +370,20 @@ _paused = (
     .where(paused_runtimes.c.runtime == func.coalesce(jobs.c.runtime, bindparam("default_runtime")))
     .correlate(jobs)
 )
-_other, _other_card, _card = jobs.alias("other"), cards.alias("other_card"), cards.alias("card")
+_other, _other_card = jobs.alias("other"), cards.alias("other_card")
 _publishing = (
     select(_other.c.id)
     .select_from(_other.join(_other_card, _other_card.c.slug == _other.c.slug))
     .where(
         _other.c.state == JobState.RUNNING.value,
         _other.c.queue == "publish",
-        _other_card.c.repository == select(_card.c.repository).where(_card.c.slug == jobs.c.slug).scalar_subquery(),
+        _other_card.c.repository == cards.c.repository,
     )
-    .correlate(jobs)
+    .correlate(cards)
 )
 _CLAIMABLE: Select[Any] = (
     select(jobs.c.id, jobs.c.slug)
+    .select_from(jobs.join(cards, cards.c.slug == jobs.c.slug))
     .where(
         jobs.c.state == JobState.QUEUED.value,
         jobs.c.queue == bindparam("of"),
