@@ -28,12 +28,12 @@ class Agent:
         self.folder, self.tree, self.run_dir = folder, folder / "tree", folder / "runs" / "7-1"
         self.tree.mkdir()
         self.steps: list[int] = []
-        self.mode = "when_available"
+        self.mode, self.prelude = "when_available", ""
         self.runtime: dict[str, Any] = {}
 
     def order(self, script: str, **changes: Any) -> Order:
         path = self.folder / "agent.py"
-        path.write_text(textwrap.dedent(PRELUDE) + textwrap.dedent(script))
+        path.write_text("".join(textwrap.dedent(part) for part in (PRELUDE, self.prelude, script)))
         runtime = {"kind": "command", "command": [PYTHON, str(path)], **self.runtime}
         board = config.Board.model_validate({"owner": "root", "state_dir": self.folder, "sandbox": self.mode})
         runtimes = {"agent": config.Runtime.model_validate(runtime)}

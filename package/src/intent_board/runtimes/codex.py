@@ -185,7 +185,8 @@ class Codex(Program):
             self._calls = True
         elif entry.get("type") == "token_usage_record":
             self._records += 1
-            self._use(payload.get("thread_token_usage"))
+            if not self._answered:
+                self._use(payload.get("thread_token_usage"))
             # Without a gate (another version of Codex) this is the first sign that it goes on.
             if self._calls and self._records >= self.order.iteration_limit and not self._asked():
                 self.over_limit = True

@@ -87,7 +87,7 @@ class _Run:
         lines, stderr = Lines(self._reader("stdout")), self._reader("stderr")
         verdict = self._follow(self._running, lines, stderr)
         code = self._running.end()
-        self._take(lines, at_end=True)
+        self._drain(lines)
         said = self._program.verdict(code, tail(stderr, STDERR_BYTES), time.time())
         if verdict is None or said.outcome is Outcome.ANSWERED:
             verdict = said
@@ -172,9 +172,16 @@ class _Run:
             if not self._program.over_limit and (event := parse_object(line)) is not None:
                 self._program.event(event)
             self._tell_steps()
-        if at_end:
-            self._program.poll()
-            self._tell_steps()
+
+    def _drain(self, lines: Lines) -> None:
+        """Take in what it wrote between our last look and its end."""
+        before = -1
+        while before < lines.read_bytes <= OUTPUT_BYTES:
+            before = lines.read_bytes
+            self._take(lines)
+        self._take(lines, at_end=True)
+        self._program.poll()
+        self._tell_steps()
 
     def _tell_steps(self) -> None:
         while self._told < min(self._program.steps, self._order.iteration_limit):

@@ -6,6 +6,7 @@ error channel belongs here, never a model's words.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -85,41 +86,44 @@ def retry_time(text: str, now: float) -> float | None:
     is the host's own; one without a day is the next such time.
     """
     here = datetime.fromtimestamp(now, UTC)
-    found = [when for when in _times(text, here) if timedelta(0) < when - here <= LONGEST_WAIT]
+    times = (*_spans(text, here), *_moments(text), *_clocks(text, here))
+    found = [when for when in times if timedelta(0) < when - here <= LONGEST_WAIT]
     return max(found).timestamp() if found else None
 
 
-def _times(text: str, now: datetime) -> Iterator[datetime]:
+#: What stands in front of a time.
+_LEAD = r"\b(?:resets?|again|retry|available|until|after)\b\s*(?::|·|-)?\s*"
+_UNIT = r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)(?![a-z])"
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def _spans(text: str, now: datetime) -> Iterator[datetime]:
     for match in re.finditer(r"\bretry[-_ ]after[\"']?[:=]?\s*[\"']?(\d{1,7})(?![\d-])", text, re.IGNORECASE):
         yield now + timedelta(seconds=int(match[1]))
+    for match in re.finditer(_LEAD + r"in\s+(?=(.{1,80}))", text, re.IGNORECASE | re.DOTALL):
+        whole = re.match(rf"(?:\s*(?:,|and)?\s*\d{{1,6}}(?:\.\d+)?\s*{_UNIT})+", match[1], re.IGNORECASE)
+        seconds = 0.0
+        for amount, name in re.findall(rf"(\d+(?:\.\d+)?)\s*{_UNIT}", whole[0] if whole else "", re.IGNORECASE):
+            unit = name.lower()
+            seconds += float(amount) * _SECONDS["ms" if unit.startswith(("ms", "mil")) else unit[0]]
+        # Longer than any limit; adding it could leave the calendar.
+        if 0 < seconds <= 2 * LONGEST_WAIT.total_seconds():
+            yield now + timedelta(seconds=seconds)
+
+
+def _moments(text: str) -> Iterator[datetime]:
     for match in re.finditer(r"(?<!\d)(\d{10})(?!\d)", text):
         yield datetime.fromtimestamp(int(match[1]), UTC)
     for match in re.finditer(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:?\d\d)?", text):
-        moment = datetime.fromisoformat(match[0])
-        yield moment if moment.tzinfo else moment.replace(tzinfo=_zone(text[match.end() :]))
-    lead = r"\b(?:resets?|again|retry|available|until|after)\b\s*(?::|·|-)?\s*"
-    for match in re.finditer(lead + r"in\s+(.{1,80})", text, re.IGNORECASE | re.DOTALL):
-        if span := _span(match[1]):
-            yield now + span
-    for match in re.finditer(lead + r"(?:at|on)?\s*([A-Za-z0-9].{0,80})", text, re.IGNORECASE):
-        if moment_or_none := _clock(match[1], now):
-            yield moment_or_none
+        with contextlib.suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(match[0])
+            yield (moment if moment.tzinfo else moment.replace(tzinfo=_zone(text[match.end() :]))).astimezone(UTC)
 
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-
-
-def _span(text: str) -> timedelta | None:
-    unit = r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)\b"
-    unit_tight = unit.replace(r"\b", r"(?![a-z])")
-    whole = re.match(rf"(?:\s*(?:,|and)?\s*\d{{1,9}}(?:\.\d+)?\s*{unit_tight})+", text, re.IGNORECASE)
-    if not whole:
-        return None
-    seconds = 0.0
-    for amount, name in re.findall(rf"(\d+(?:\.\d+)?)\s*{unit_tight}", whole[0], re.IGNORECASE):
-        short = name.lower()
-        seconds += float(amount) * _UNITS["ms" if short.startswith(("ms", "milli")) else short[0]]
-    return timedelta(seconds=seconds)
+def _clocks(text: str, now: datetime) -> Iterator[datetime]:
+    for match in re.finditer(_LEAD + r"(?:at|on)?\s*(?=([A-Za-z0-9].{0,80}))", text, re.IGNORECASE):
+        if (moment := _clock(match[1], now)) is not None:
+            yield moment
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -139,6 +143,8 @@ def _clock(text: str, now: datetime) -> datetime | None:
     if not match or not (match["minute"] or match["half"]):
         return None
     hour, minute = int(match["hour"]), int(match["minute"] or 0)
+    if match["half"] and hour > 12:
+        return None
     if match["half"]:
         hour = hour % 12 + (12 if match["half"].lower() == "pm" else 0)
     here = now.astimezone(_zone(text[match.end() :]))
@@ -167,9 +173,9 @@ def _zone(after: str) -> tzinfo | None:
     match = re.match(r"\s*\(?(?P<name>[A-Z][A-Za-z_]+(?:/[A-Za-z_+-]+)*|UTC|GMT|Z)\b(?P<offset>[+-]\d{1,2})?", after)
     if not match:
         return None
-    if match["name"] in ("UTC", "GMT", "Z"):
-        return timezone(timedelta(hours=int(match["offset"] or 0)))
     try:
+        if match["name"] in ("UTC", "GMT", "Z"):
+            return timezone(timedelta(hours=int(match["offset"] or 0)))
         return ZoneInfo(match["name"])
     except (KeyError, ValueError, OSError):
         return None

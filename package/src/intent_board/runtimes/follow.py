@@ -9,6 +9,9 @@ from typing import Any
 
 #: A longer line is no event of any agent program; the longest seen was 3 MB.
 LINE_BYTES = 16 << 20
+#: What is read in one go.  A program that writes as fast as we read, or makes its file a hole of a terabyte, must not
+#: keep us from looking at the clock.
+TURN_BYTES = 64 << 20
 _PIECE = 1 << 18
 
 
@@ -29,8 +32,9 @@ class Lines:
         return self._offset
 
     def new(self, *, at_end: bool = False) -> Iterator[bytes]:
-        """The lines that were completed since the last call; `at_end` also the rest after the last newline."""
-        while piece := os.pread(self._fd, _PIECE, self._offset):
+        """The lines that were completed since the last call, from at most TURN_BYTES; `at_end` also an open one."""
+        stop = self._offset + TURN_BYTES
+        while self._offset < stop and (piece := os.pread(self._fd, _PIECE, self._offset)):
             self._offset += len(piece)
             yield from self._split(piece)
         if at_end and self._part:

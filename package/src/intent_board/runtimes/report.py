@@ -32,10 +32,10 @@ def read_report(path: Path) -> Report | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        raw = file.read(REPORT_BYTES + 1)
+    try:
+        raw = os.read(fd, REPORT_BYTES + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    finally:
+        os.close(fd)
     if len(raw) > REPORT_BYTES:
         return None
     try:
