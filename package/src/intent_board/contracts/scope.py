@@ -23,6 +23,8 @@ _MAX_STEPS = 2_000_000
 # Most entries look like this and need no closer look: no dot first, no end in '/', nothing empty.
 _clean = re.compile(r"[\w*?+@=,-][\w*?+@=,.-]*(?:/[\w*?+@=,-][\w*?+@=,.-]*)*", re.ASCII).fullmatch
 _wild = re.compile(r"[*?[]").search
+# The directories before the first segment with a wildcard.
+_directories = re.compile(r"(?:[^*?[/]+/)*").match
 
 
 def normalise(path: str) -> str:
@@ -293,9 +295,10 @@ def _near(scopes: Sequence[Sequence[str]], apart: Sequence[int]) -> bool:
 
 def _base(entry: str) -> str:
     """The directory that an entry is, or lies in; with a slash at its end, the root being empty."""
-    if wild := _wild(entry):
-        return entry[: entry.rfind("/", 0, wild.start()) + 1]
-    return "" if entry == "." else f"{entry}/"
+    if "*" in entry or "?" in entry or "[" in entry:
+        directories = _directories(entry)
+        return directories[0] if directories else ""
+    return "" if entry == "." else entry + "/"
 
 
 @lru_cache(maxsize=8192)

@@ -32,7 +32,7 @@ class Fields:
 
     def __init__(self, *names: str, optional: str | None = None) -> None:
         self.names, self.optional = names, optional
-        self._shapes = (frozenset(names), frozenset((*names, optional or names[0])))
+        self._shapes = (frozenset((*names, optional or names[0])), frozenset(names))
 
     def of(self, value: Any) -> Table:
         """`value` itself.  Raises ContractError when it is no object, or one with other fields."""
@@ -200,7 +200,8 @@ def texts(table: Table, name: str, low: int, high: int | None) -> tuple[str, ...
     for number, entry in enumerate(entries):
         if type(entry) is not str or not entry or entry.isspace():
             text({f"{name}[{number}]": entry}, f"{name}[{number}]")
-    unique(entries, name)
+    if len(entries) > 1:
+        unique(entries, name)
     return tuple(entries)
 
 
@@ -215,7 +216,8 @@ def paths(table: Table, name: str, low: int, high: int) -> tuple[str, ...]:
             normal.append(normalise(entry))
     except ContractError as error:
         raise error.under(f".{name}[{len(normal)}]") from None
-    unique(normal, name)
+    if len(normal) > 1:
+        unique(normal, name)
     return tuple(normal)
 
 
