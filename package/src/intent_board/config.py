@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
 
 DEFAULT_PATH = Path("/etc/intent-board/board.toml")
 PATH_VARIABLE = "INTENT_BOARD_CONFIG"
@@ -101,6 +111,14 @@ def _absolute(path: Path) -> Path:
     return path
 
 
+def _inside(path: str) -> str:
+    # What names no file of the repository would protect nothing, without a word.
+    parts = path.split("/")
+    if path.startswith(("/", "~")) or "\\" in path or ".." in parts or ".git" in parts or path != path.strip():
+        raise ValueError("must be a path or glob inside the repository, without '/' or '~' first, '..' or '\\'")
+    return path
+
+
 def _window(text: str) -> str:
     if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d", text):
         raise ValueError("must look like 22:00-06:00 (local time)")
@@ -144,10 +162,11 @@ UserName = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")
 CredentialName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,126}$")]
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+InsidePath = Annotated[Line, AfterValidator(_inside)]
 HostName = Annotated[str, AfterValidator(_host)]
 Branch = Annotated[Line, AfterValidator(branch_name)]
 Argv = Annotated[tuple[Line, ...], Field(min_length=1)]
-Minutes = Annotated[int, Field(ge=1, le=1440)]
+Minutes = Annotated[StrictInt, Field(ge=1, le=1440)]
 
 
 class Section(BaseModel):
@@ -171,21 +190,21 @@ class Board(Section):
 class Limits(Section):
     """Bounds on what an Operator may ask for; they may only be narrower than these defaults."""
 
-    max_children: Annotated[int, Field(ge=1, le=10)] = 10
-    max_escalation_steps: Annotated[int, Field(ge=0, le=2)] = 2
-    iteration_limit_min: Annotated[int, Field(ge=5, le=40)] = 5
-    iteration_limit_max: Annotated[int, Field(ge=5, le=40)] = 40
+    max_children: Annotated[StrictInt, Field(ge=1, le=10)] = 10
+    max_escalation_steps: Annotated[StrictInt, Field(ge=0, le=2)] = 2
+    iteration_limit_min: Annotated[StrictInt, Field(ge=5, le=40)] = 5
+    iteration_limit_max: Annotated[StrictInt, Field(ge=5, le=40)] = 40
 
 
 class Scheduler(Section):
     """How many builders run at once, and how often the board repeats what was not an answer."""
 
-    max_concurrent_builders: Annotated[int, Field(ge=1, le=64)] = 2
+    max_concurrent_builders: Annotated[StrictInt, Field(ge=1, le=64)] = 2
     synthesis_lane: Name = "schwer"
-    interrupted_runs: Annotated[int, Field(ge=0, le=10)] = 3
-    publish_rounds: Annotated[int, Field(ge=0, le=10)] = 3
-    outage_backoff_initial_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
-    outage_backoff_max_seconds: Annotated[int, Field(ge=1, le=86400)] = 3600
+    interrupted_runs: Annotated[StrictInt, Field(ge=0, le=10)] = 3
+    publish_rounds: Annotated[StrictInt, Field(ge=0, le=10)] = 3
+    outage_backoff_initial_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 60
+    outage_backoff_max_seconds: Annotated[StrictInt, Field(ge=1, le=86400)] = 3600
 
 
 class Lane(Section):
@@ -195,8 +214,8 @@ class Lane(Section):
     runtime: Name
     model: ModelName | None = None
     reasoning_effort: Effort | None = None
-    iteration_limit: Annotated[int, Field(ge=5, le=40)] = 20
-    concurrency: Annotated[int, Field(ge=1, le=16)] = 1
+    iteration_limit: Annotated[StrictInt, Field(ge=5, le=40)] = 20
+    concurrency: Annotated[StrictInt, Field(ge=1, le=16)] = 1
     timeout_minutes: Minutes = 120
 
 
@@ -208,7 +227,7 @@ class Runtime(Section):
     environment: dict[VariableName, str] = {}
     #: Environment variable of the agent program -> name of the systemd credential that holds its value.
     credentials: dict[VariableName, CredentialName] = {}
-    network: bool = True
+    network: StrictBool = True
     #: A run that says nothing for this long is ended as timed out.
     idle_timeout_minutes: Minutes = 30
 
@@ -220,8 +239,8 @@ class Queue(Section):
     runtime: Name | None = None
     model: ModelName | None = None
     reasoning_effort: Effort | None = None
-    iteration_limit: Annotated[int, Field(ge=1, le=40)] = 20
-    slots: Annotated[int, Field(ge=1, le=16)] = 1
+    iteration_limit: Annotated[StrictInt, Field(ge=1, le=40)] = 20
+    slots: Annotated[StrictInt, Field(ge=1, le=16)] = 1
     timeout_minutes: Minutes = 60
 
 
@@ -244,23 +263,23 @@ class Repository(Section):
     known_hosts: AbsolutePath | None = None
     checks: tuple[Argv, ...] = ()
     check_timeout_minutes: Minutes = 60
-    check_network: bool = False
-    nix_daemon: bool = False
-    deploy: bool = False
-    protected_paths: tuple[Line, ...] = ()
+    check_network: StrictBool = False
+    nix_daemon: StrictBool = False
+    deploy: StrictBool = False
+    protected_paths: tuple[InsidePath, ...] = ()
 
 
 class Repair(Section):
     """How often a Fixer may run by itself, and how often at all for one card."""
 
-    automatic_rounds: Annotated[int, Field(ge=0, le=10)] = 0
-    budget: Annotated[int, Field(ge=0, le=20)] = 3
+    automatic_rounds: Annotated[StrictInt, Field(ge=0, le=10)] = 0
+    budget: Annotated[StrictInt, Field(ge=0, le=20)] = 3
 
 
 class Split(Section):
     """Whether a card that ran into its limit twice is split without being asked."""
 
-    automatic: bool = False
+    automatic: StrictBool = False
 
 
 class Deploy(Section):
@@ -269,12 +288,12 @@ class Deploy(Section):
     host: HostName = "blunix"
     locked_hosts: tuple[HostName, ...] = ("tnix", "pinix")
     repository: Name | None = None
-    automatic: bool = True
+    automatic: StrictBool = True
     gate: Literal["review", "owner", "commit"] = "review"
     window: Annotated[str, AfterValidator(_window)] | None = None
     health_checks: tuple[Argv, ...] = ()
-    health_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
-    rollback: bool = True
+    health_timeout_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 60
+    rollback: StrictBool = True
     timeout_minutes: Minutes = 60
 
 
@@ -383,7 +402,8 @@ def load(path: Path | str) -> BoardConfig:
     except OSError as error:
         reason = f"cannot be read ({error.strerror}); name the right file with --config"
         raise ConfigError(path, [reason]) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # Not only TOML's own error: a text that is not UTF-8, or a number of thousands of digits, is a ValueError.
         raise ConfigError(path, [f"is not TOML: {error}"]) from None
     return parse(raw, path)
 
@@ -392,7 +412,7 @@ def parse(raw: Mapping[str, Any], path: Path = Path("board.toml")) -> BoardConfi
     """Check values that are already read.  `path` only serves the messages.  Raises ConfigError like `load`."""
     parts: dict[str, Any] = {}
     unknown = [key for key in raw if key not in BoardConfig.model_fields]
-    faults = [f"{key}: there is no such table; remove it or correct its name" for key in unknown]
+    faults = [f"{_named(key)}: there is no such table; remove it or correct its name" for key in unknown]
     if "board" not in raw:
         faults.append("board: the table is missing; it must name at least the owner")
     for key in BoardConfig.model_fields:
@@ -412,7 +432,7 @@ def _collect(key: str, value: Any, parts: dict[str, Any], faults: list[str]) -> 
         parts[key] = _adapter(key).validate_python(value)
         return
     except ValidationError as error:
-        faults += [_sentence(key, part) for part in error.errors(include_url=False, include_context=False)]
+        faults += [_sentence(key, part) for part in error.errors(include_url=False)]
     if not (isinstance(value, dict) and key in {"lanes", "runtimes", "queues", "roles", "repositories", "model_pools"}):
         return
     parts[key] = {}
@@ -429,13 +449,42 @@ def _adapter(key: str) -> TypeAdapter[Any]:
     return TypeAdapter(annotated)
 
 
+#: What pydantic finds, said about TOML; what is missing here is said in a validator's own words.
+_SENTENCES: Mapping[str, str] = {
+    "string_type": "must be a text",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "path_type": "must be a text",
+    "too_short": "must have at least {min_length} entry",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must match {pattern}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be one of {expected}",
+}
+
+
 def _sentence(key: str, error: Any) -> str:
-    where = ".".join([key, *(str(part) for part in error["loc"] if part != "[key]")])
+    where = ".".join(_named(part) for part in (key, *error["loc"]) if part != "[key]")
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such key; remove it or correct its name"
     if error["type"] == "missing":
         return f"{where}: is missing"
-    return f"{where}: {error['msg'].removeprefix('Value error, ')} (got {str(error['input'])[:80]!r})"
+    if template := _SENTENCES.get(error["type"]):
+        plain = template.format_map(error.get("ctx", {}))
+    else:
+        plain = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {plain} (got {str(error['input'])[:80]!r})"
+
+
+def _named(part: object) -> str:
+    """A key for a message; one that would break the line is quoted."""
+    text = str(part)
+    return text if text.isprintable() else repr(text)
 
 
 Fault = tuple[str, str]
@@ -454,7 +503,8 @@ def _profiles(parts: Mapping[str, Any]) -> Iterator[Fault]:
             yield f"{key}.runtime", reason
             continue
         runtime = runtimes[user.runtime]
-        if user.model is not None and user.model not in (pools.get(user.runtime) or ()):
+        pool = pools.get(user.runtime, ())
+        if user.model is not None and pool is not None and user.model not in pool:
             pool = f"model_pools.{user.runtime}"
             yield f"{key}.model", f"{user.model!r} is not in {pool}; add it there or choose one of that pool"
         if runtime is None:
@@ -519,15 +569,32 @@ def _roles(parts: Mapping[str, Any]) -> Iterator[Fault]:
             yield f"roles.{name}", f"there is no such role; the roles are: {', '.join(MODEL_ROLES)}"
 
 
+def _wrong_remote(url: str) -> str | None:
+    if url.startswith("-") or "::" in url.split("/")[0]:
+        return "must not be an option or a git remote helper"
+    # This file is readable by everybody; a secret reaches a process as a systemd credential.
+    if re.match(r"[a-z+]+://[^/@]*:[^/]*@", url):
+        return "must not hold a password; set the repository's credential instead"
+    return None
+
+
+def _place(url: str) -> str:
+    """One spelling for the many of one place: `host:path` is `ssh://host/path`, a path is a `file` URL."""
+    if found := re.fullmatch(r"([^/:]+):(?!//)(.*)", url):
+        url = f"ssh://{found[1]}/{found[2]}"
+    url = re.sub(r"(?<!:)/(?:\.?/)+", "/", url.removeprefix("file://"))
+    return url.rstrip("/").removesuffix(".git")
+
+
 def _repositories(parts: Mapping[str, Any]) -> Iterator[Fault]:
     repositories, board = parts.get("repositories") or {}, parts.get("board")
     seen: dict[str, str] = {}
     for name, repository in repositories.items():
         if repository is None:
             continue
-        if repository.remote_url.startswith("-") or "::" in repository.remote_url.split("/")[0]:
-            yield f"repositories.{name}.remote_url", "must not be an option or a git remote helper"
-        place = repository.remote_url.rstrip("/").removesuffix(".git")
+        if reason := _wrong_remote(repository.remote_url):
+            yield f"repositories.{name}.remote_url", reason
+        place = _place(repository.remote_url)
         if place in seen:
             twin = f"repositories.{seen[place]}"
             yield f"repositories.{name}.remote_url", f"is the same place as {twin}; keep one of them"
