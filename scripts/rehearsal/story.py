@@ -203,6 +203,7 @@ class Play:
     workers: dict[tuple[str, int], subprocess.Popen[bytes]] = field(default_factory=dict)
     seen: dict[str, tuple[str, str]] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
+    last_tick: float = 0.0
 
     def run(self, *command: str) -> str:
         """One entry point to its end."""
@@ -212,12 +213,9 @@ class Play:
         return done.stdout
 
     def until_settled(self) -> None:
-        """Tick, answer bells and tell what happens, until the parent is ready or nothing moves any more."""
-        last_tick = 0.0
+        """Tick, answer bells and tell what happens, until the parent is ready or stands still."""
         while True:
-            if time.monotonic() - last_tick >= TICK_SECONDS or not (self.workers or self.ringing()):
-                self.run("board-scheduler", "tick")
-                last_tick = time.monotonic()
+            self.tick()
             self.answer_bells()
             self.reap()
             self.tell()
@@ -226,7 +224,22 @@ class Play:
                 return
             if time.monotonic() - self.started > self.patience:
                 raise GoneWrong(f"nothing came of it within {self.patience:.0f} s: {self.run('board', 'why', PARENT)}")
-            time.sleep(0.1)
+            time.sleep(0.05)
+
+    def tick(self) -> None:
+        """The timer: a tick some seconds after the last one ended, at once when nothing else is under way."""
+        if ("scheduler", 0) in self.workers:
+            return
+        idle = not (self.workers or self.ringing())
+        if idle or time.monotonic() - self.last_tick >= TICK_SECONDS:
+            self.start(("scheduler", 0), "board-scheduler", "tick")
+            self.last_tick = time.monotonic()
+
+    def start(self, name: tuple[str, int], *command: str) -> None:
+        with (self.logs / f"{name[0]}-{name[1]}.log").open("ab") as log:
+            self.workers[name] = subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def ringing(self) -> list[tuple[str, int]]:
         slots = [(queue, slot) for queue, slots in self.config.queue_slots().items() for slot in range(slots)]
@@ -235,11 +248,7 @@ class Play:
     def answer_bells(self) -> None:
         for queue, slot in self.ringing():
             if (queue, slot) not in self.workers:
-                with (self.logs / f"{queue}-{slot}.log").open("ab") as log:
-                    self.workers[queue, slot] = subprocess.Popen(
-                        ["board-worker", queue, "--slot", str(slot)],
-                        env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    )  # fmt: skip
+                self.start((queue, slot), "board-worker", queue, "--slot", str(slot))
 
     def reap(self) -> None:
         for (queue, slot), process in list(self.workers.items()):
@@ -248,7 +257,7 @@ class Play:
             del self.workers[queue, slot]
             if process.returncode != 0:
                 log = (self.logs / f"{queue}-{slot}.log").read_text(errors="replace")
-                raise GoneWrong(f"board-worker {queue} ended with {process.returncode}:\n{log[-2000:]}")
+                raise GoneWrong(f"the process of {queue} ended with {process.returncode}:\n{log[-2000:]}")
 
     def tell(self) -> None:
         """Every move of a card since the last look, a line each."""

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from intent_board import runtimes
+from intent_board import runtimes, sandbox
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
 from intent_board.config import BoardConfig
 from intent_board.roles.text import RoleText
-from intent_board.runtimes import Credentials, RunResult
-from intent_board.sandbox import Mount
+from intent_board.runtimes import Credentials, MissingCredential, RunResult
+from intent_board.sandbox import Mount, SandboxUnavailable
 from intent_board.store import Claim, Store
 from intent_board.workspace import CheckResult, Workspace
 
@@ -96,6 +96,7 @@ class PutBack:
     not_before: float
     reason: str
     runtime_paused: str | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +117,20 @@ def engine(claim: Claim, config: BoardConfig) -> Engine:
     How many steps and how much time a review or repair has is its queue's matter.
     """
     job = claim.job
-    profile = job.snapshot.get("profile")
-    if job.role == "builder":
-        if profile is None:
-            raise ValueError(f"job {job.id} of {job.slug} has no profile in its snapshot")
-        lane = config.lanes.get(str(job.snapshot.get("lane")))
-        minutes = lane.timeout_minutes if lane else 120
-        return Engine(
-            profile["runtime"],
-            profile["model"],
-            profile["reasoning_effort"],
-            profile["iteration_limit"],
-            minutes * 60.0,
-        )
-    queue = config.queues[job.queue]
+    seconds = queue_seconds(job.queue, config)
+    queue, profile = config.queues.get(job.queue), job.snapshot.get("profile")
     if profile is not None:
-        chosen = (profile["runtime"], profile["model"], profile["reasoning_effort"])
-    elif queue.runtime is not None:
-        chosen = (queue.runtime, queue.model, queue.reasoning_effort)
-    else:
-        raise ValueError(f"queue {job.queue!r} has no runtime, and job {job.id} of {job.slug} has no profile")
-    return Engine(*chosen, queue.iteration_limit, queue.timeout_minutes * 60.0)
+        limit = profile["iteration_limit"] if queue is None else queue.iteration_limit
+        return Engine(profile["runtime"], profile["model"], profile["reasoning_effort"], limit, seconds)
+    if queue is None or queue.runtime is None:
+        raise ValueError(f"neither job {job.id} of {job.slug} nor its queue {job.queue!r} names a runtime")
+    return Engine(queue.runtime, queue.model, queue.reasoning_effort, queue.iteration_limit, seconds)
+
+
+def queue_seconds(queue: str, config: BoardConfig) -> float:
+    """How long one run of a queue may take."""
+    lane = next((lane for name, lane in config.lanes.items() if config.lane_queue(name) == queue), None)
+    return (lane.timeout_minutes if lane else config.queues[queue].timeout_minutes) * 60.0
 
 
 def remaining(claim: Claim, config: BoardConfig) -> int:
@@ -174,7 +168,14 @@ def run(
     if left <= 0:
         reason = f"all {chosen.iteration_limit} steps were used by runs of this attempt that were interrupted"
         return _not_run(runtimes.Outcome.LIMIT_REACHED, reason)
-    secrets = {variable: context.credentials.get(name) for variable, name in runtime.credentials.items()}
+    try:
+        secrets = {variable: context.credentials.get(name) for variable, name in runtime.credentials.items()}
+        # A host that can't protect itself is nobody's fault on the board: the job waits, and no card is parked.
+        sandbox.sandboxed(context.config.board.sandbox)
+    except MissingCredential as error:
+        return PutBack(retry_time(claim, context, None), str(error), chosen.runtime)
+    except SandboxUnavailable as error:
+        return PutBack(retry_time(claim, context, None), str(error))
     role = context.config.roles.get(claim.job.role)
     order = runtimes.Order(
         runtime=chosen.runtime,
@@ -217,9 +218,9 @@ def _judge(claim: Claim, context: Context, chosen: Engine, result: RunResult) ->
         _keep_answer(claim, context.config, result)
         return result
     if result.outcome in WAITS:
-        return PutBack(retry_time(claim, context, result.retry_at), result.reason)
+        return PutBack(retry_time(claim, context, result.retry_at), result.reason, result=_spent(result))
     if result.outcome is runtimes.Outcome.BAD_CREDENTIALS:
-        return PutBack(retry_time(claim, context, None), result.reason, chosen.runtime)
+        return PutBack(retry_time(claim, context, None), result.reason, chosen.runtime, _spent(result))
     if result.outcome is runtimes.Outcome.REFUSED_CONFIGURATION:
         return failed(result, result.reason)
     return result
@@ -266,8 +267,8 @@ def run_dir(claim: Claim, config: BoardConfig) -> Path:
 
 
 def report_file(claim: Claim, config: BoardConfig) -> Path:
-    """Where the agent keeps its report; it belongs to the attempt, so that an interrupted run leaves it to the next."""
-    return config.state_dir / "reports" / f"job-{claim.job.id}" / "report.json"
+    """Where the agent keeps its report: not with the run, so that one whose worker died leaves it to the next."""
+    return config.state_dir / "reports" / f"{claim.card.slug}.{claim.job.id}" / "report.json"
 
 
 # --- the kept answer -------------------------------------------------------------------------------------------
@@ -304,6 +305,10 @@ def _kept_answer(claim: Claim, config: BoardConfig) -> RunResult | None:
 # --- what is stored --------------------------------------------------------------------------------------------
 
 
+def _spent(result: RunResult) -> dict[str, Any]:
+    return {"usage": dict(result.usage), "cost_usd": result.cost_usd, "sandboxed": result.sandboxed}
+
+
 def record(claim: Claim, config: BoardConfig, text: RoleText, result: RunResult) -> dict[str, Any]:
     """What a job keeps about its run: which role text, which engine, what it used."""
     chosen = engine(claim, config)
@@ -314,15 +319,21 @@ def record(claim: Claim, config: BoardConfig, text: RoleText, result: RunResult)
         "model": chosen.model,
         "reasoning_effort": chosen.reasoning_effort,
         "iterations": claim.job.used_iterations + result.iterations,
-        "usage": dict(result.usage),
-        "cost_usd": result.cost_usd,
         "seconds": round(result.seconds, 1),
-        "sandboxed": result.sandboxed,
+        **_spent(result),
         "cut": result.cut,
         "exit_code": result.exit_code,
         "ended": str(result.outcome),
         "reason": result.reason,
     }
+
+
+def run_checks(claim: Claim, context: Context, commit: str) -> list[CheckResult]:
+    """The repository's checks of a commit; a worker that is told to end ends them too, and they run again."""
+    with context.signals.running():
+        checks = context.workspace.run_checks(claim.card.repository, commit, lock_fd=claim.lock_fd)
+    boundary("checks run")
+    return checks
 
 
 def checks_data(checks: Sequence[CheckResult]) -> list[dict[str, Any]]:

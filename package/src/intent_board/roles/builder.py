@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from intent_board.board.model import Card, Kind
@@ -14,8 +15,10 @@ from intent_board.contracts.builder import Result, parse_result
 from intent_board.roles import base, interim, order
 from intent_board.roles.base import Context, Outcome, PutBack
 from intent_board.roles.history import left_behind, negative_reviews
+from intent_board.roles.mirrors import refresh
 from intent_board.roles.text import RoleText, load
 from intent_board.runtimes import Outcome as Ended
+from intent_board.runtimes import RunResult
 from intent_board.sandbox import Mount
 from intent_board.store import Claim
 from intent_board.workspace import WorkspaceError
@@ -26,8 +29,9 @@ ENDINGS = {Ended.LIMIT_REACHED: Event.BUILD_LIMIT, Ended.TIMED_OUT: Event.BUILD_
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an attempt works: the branch it is for, the branch's tip, the tree's base, and whether work is in it."""
+    """Where an attempt works: tree and base, branch and tip, and whether work of an earlier attempt is in it."""
 
+    tree: Path
     branch: str
     tip: str | None
     base: str | None
@@ -37,33 +41,16 @@ class Place:
 def work(claim: Claim, context: Context) -> Outcome | PutBack:
     """One attempt: the run, its answer, the commit, its scope and its checks; the tree stays whatever comes of it."""
     text = load("builder", context.config)
-    card, workspace = claim.card, context.workspace
-    branch = workspace.fetch(card.repository)
-    tip = workspace.tip(card.repository, branch)
-    continues = workspace.tree(card.slug) is not None
-    tree = workspace.clone(card.repository, card.slug, tip)
-    boundary("tree ready")
-    place = Place(branch, tip, workspace.base(card.slug), continues)
-    objects = workspace.objects(card.repository)
-    report = base.report_file(claim, context.config)
-    report.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    result = base.run(
-        claim,
-        context,
-        _order(claim, context, text, place),
-        tree,
-        writes=True,
-        mounts=[Mount(objects, objects)],
-        report=report,
-        nix_daemon=context.config.repositories[card.repository].nix_daemon,
-    )
+    place = _place(claim, context)
+    interrupted = interim.of_interrupted_runs(claim, context)
+    result = _run(claim, context, place, _order(claim, context, text, place, interrupted))
     if isinstance(result, PutBack):
         return result
-    kept = base.record(claim, context.config, text, result)
+    kept = base.record(claim, context.config, text, result) | {"interrupted": interrupted}
     if result.outcome is not Ended.ANSWERED:
-        report_data = interim.interim_report(claim, context, result)
         event = ENDINGS.get(result.outcome, Event.BUILD_FAILED)
-        return Outcome(event, {"reason": result.reason, "report": report_data}, result.text, kept)
+        report = interim.interim_report(claim, context, result)
+        return Outcome(event, {"reason": result.reason, "report": report}, result.text, kept)
     try:
         answer = parse_result(result.text)
     except ContractError as error:
@@ -75,7 +62,37 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
     return Outcome(event, data, result.text, kept)
 
 
-def _order(claim: Claim, context: Context, text: RoleText, place: Place) -> str:
+def _place(claim: Claim, context: Context) -> Place:
+    """The card's clone, made now or left by an earlier attempt."""
+    card, workspace = claim.card, context.workspace
+    branch = refresh(context, card.repository)
+    tip = workspace.tip(card.repository, branch)
+    continues = workspace.tree(card.slug) is not None
+    tree = workspace.clone(card.repository, card.slug, tip)
+    boundary("tree ready")
+    return Place(tree, branch, tip, workspace.base(card.slug), continues)
+
+
+def _run(claim: Claim, context: Context, place: Place, text: str) -> RunResult | PutBack:
+    repository = claim.card.repository
+    objects = context.workspace.objects(repository)
+    report = base.report_file(claim, context.config)
+    report.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return base.run(
+        claim,
+        context,
+        text,
+        place.tree,
+        writes=True,
+        mounts=[Mount(objects, objects)],
+        report=report,
+        nix_daemon=context.config.repositories[repository].nix_daemon,
+    )
+
+
+def _order(
+    claim: Claim, context: Context, text: RoleText, place: Place, interrupted: Sequence[Mapping[str, Any]]
+) -> str:
     card = claim.card
     facts: dict[str, Any] = {
         "role": "builder",
@@ -95,7 +112,7 @@ def _order(claim: Claim, context: Context, text: RoleText, place: Place) -> str:
         order.criteria(card),
         *left_behind(card.slug, context, "interim_report", "findings", "answer"),
         *negative_reviews(card.slug, context),
-        *interim.left_by_interrupted_run(claim, context),
+        *order.documents("Report of a run that was interrupted before this one", interrupted),
     ]
     return order.compose(text, facts, data)
 
@@ -140,8 +157,7 @@ def _checked(
     claim: Claim, context: Context, place: Place, answer: Result, event: Event, data: Mapping[str, Any]
 ) -> tuple[Event, dict[str, Any]]:
     """The checks of the commit decide between the event and a failed build."""
-    checks = context.workspace.run_checks(claim.card.repository, data["commit"], lock_fd=claim.lock_fd)
-    boundary("checks run")
+    checks = base.run_checks(claim, context, data["commit"])
     shown = base.checks_data(checks)
     data = {**data, "branch": place.branch, "summary": answer.summary, "checks": shown}
     reason = base.failed_checks(checks)

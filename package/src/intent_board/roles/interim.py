@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from intent_board.roles import base
 from intent_board.roles.base import Context
-from intent_board.roles.order import Data, documents
-from intent_board.runtimes import RunResult, read_report
+from intent_board.runtimes import RunResult, read_report, remove_run_dir
 from intent_board.store import Claim
 
 TEXT_SHOWN = 4 * 1024
@@ -15,24 +15,53 @@ TEXT_SHOWN = 4 * 1024
 
 def interim_report(claim: Claim, context: Context, result: RunResult) -> dict[str, Any]:
     """The report about an attempt that came to no end: the agent's own file if it is valid, and always our part."""
-    card = claim.card
     own = read_report(base.report_file(claim, context.config))
-    tree = context.workspace.tree_report(card.repository, card.slug)
     return {
-        "attempt": claim.job.attempt,
+        **_tree(claim, context),
+        "agent": own.model_dump(mode="json") if own else None,
         "ended": str(result.outcome),
         "reason": result.reason,
         "iterations": claim.job.used_iterations + result.iterations,
+        "last_texts": [text[-TEXT_SHOWN:] for text in result.last_texts[-3:]],
+    }
+
+
+def of_interrupted_runs(claim: Claim, context: Context) -> list[dict[str, Any]]:
+    """The same about earlier runs whose workers died, as far as it can be seen afterwards.
+
+    A report is taken away once it is stored, so one that is still there was left behind: by a run of this job, or by
+    an earlier job that was interrupted too often.
+    """
+    left = _left(claim, context)
+    if claim.job.interruptions == 0 and not left:
+        return []
+    agents = [report for file in left if (report := read_report(file / "report.json")) is not None]
+    seen = {**_tree(claim, context), "ended": "interrupted", "iterations": claim.job.used_iterations}
+    return [{**seen, "agent": report.model_dump(mode="json")} for report in agents] or [seen]
+
+
+def remove_reports(claim: Claim, context: Context) -> None:
+    """Remove the reports of this job and of earlier ones, once they are stored with this one's result."""
+    for directory in _left(claim, context):
+        remove_run_dir(directory)
+
+
+def _left(claim: Claim, context: Context) -> list[Path]:
+    """The report directories of this card's jobs up to this one, oldest first."""
+    slug, found = claim.card.slug, []
+    for directory in (context.config.state_dir / "reports").glob(f"{slug}.*"):
+        number = directory.name.removeprefix(f"{slug}.")
+        if number.isdigit() and int(number) <= claim.job.id:
+            found.append((int(number), directory))
+    return [directory for _, directory in sorted(found)]
+
+
+def _tree(claim: Claim, context: Context) -> dict[str, Any]:
+    tree = context.workspace.tree_report(claim.card.repository, claim.card.slug)
+    return {
+        "attempt": claim.job.attempt,
         "changed_files": [file.path for file in tree.files],
         "changed_files_in_all": tree.total,
         "diffstat": tree.diffstat,
         "refused": list(tree.refused),
-        "last_texts": [text[-TEXT_SHOWN:] for text in result.last_texts[-3:]],
-        "agent": own.model_dump(mode="json") if own else None,
     }
-
-
-def left_by_interrupted_run(claim: Claim, context: Context) -> list[Data]:
-    """The report that a run of this same attempt left when its worker died."""
-    own = read_report(base.report_file(claim, context.config))
-    return documents("Report of this attempt's run that was interrupted", [own.model_dump(mode="json")] if own else [])

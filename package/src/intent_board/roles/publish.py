@@ -52,8 +52,7 @@ def _rebase(claim: Claim, context: Context, commit: str, onto: str) -> Outcome:
         return Outcome(Event.PUBLISH_FAILED, {"reason": reason})
     rebased = workspace.rebase(card.repository, commit, onto, base=base_commit)
     boundary("rebased")
-    checks = workspace.run_checks(card.repository, rebased, lock_fd=claim.lock_fd)
-    boundary("checks of the rebased commit run")
+    checks = base.run_checks(claim, context, rebased)
     shown = base.checks_data(checks)
     if failed := base.failed_checks(checks):
         reason = f"the branch moved to {onto}, and on it the {failed}"

@@ -56,8 +56,12 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
 def protected(claim: Claim, context: Context) -> list[str]:
     """The paths of the commit that wait for the owner's release, whoever owns the card."""
     patterns = context.config.repositories[claim.card.repository].protected_paths
-    snapshot = claim.job.snapshot
-    paths = context.workspace.paths_changed(claim.card.repository, snapshot["base"], snapshot["commit"])
+    snapshot, workspace, repository = claim.job.snapshot, context.workspace, claim.card.repository
+    tip = workspace.tip(repository, snapshot["branch"])
+    if tip is not None and workspace.is_ancestor(repository, snapshot["commit"], tip):
+        # A synthesis that changes nothing: what it judges is on the branch, and was released on its way there.
+        return []
+    paths = workspace.paths_changed(repository, snapshot["base"], snapshot["commit"])
     return [path for path in paths if matches(patterns, path)]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from intent_board.boundaries import boundary
 from intent_board.config import BoardConfig
+from intent_board.roles.leftovers import look_after
 from intent_board.store import FamilyProof, Store
 from intent_board.workspace import Workspace, WorkspaceError
 
@@ -28,6 +29,7 @@ def tick_once(config: BoardConfig, store: Store, workspace: Workspace, now: floa
         boundary("recovered")
         effects = store.tick(now, off_branch=proved(store, workspace))
         boundary("ticked")
+        look_after(config, store, workspace)
     return [f"job {job} was taken back" for job in recovered] + [str(effect) for effect in effects]
 
 

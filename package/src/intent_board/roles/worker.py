@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import time
 from collections.abc import Callable, Mapping
 
-from intent_board.board.model import Phase
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
-from intent_board.roles import base, builder, operator, publish, reviewer
+from intent_board.roles import base, builder, interim, mirrors, operator, publish, reviewer
 from intent_board.roles.base import Context, Outcome, PutBack, Stopped
-from intent_board.store import Claim, StaleClaim
+from intent_board.store import Claim, StaleClaim, StoreError
 from intent_board.workspace import WorkspaceError
 
 log = logging.getLogger(__name__)
@@ -28,11 +27,17 @@ ROLES: Mapping[str, Role] = {
 def drain(queue: str, slot: int, context: Context) -> int:
     """Serve one queue until it is empty or the worker is told to end; returns how many jobs were served.
 
-    The ring is consumed first: one that comes while this worker drains wakes the next.
+    The ring is consumed first: one that comes while this worker drains wakes the next.  After the time that one job
+    may take no further one is begun, since systemd ends a worker at a multiple of it: the queue is rung again instead.
     """
     context.store.doorbells.consume(queue, slot)
-    served = 0
+    served, began = 0, time.monotonic()
     while not context.signals.stopping:
+        if queue == mirrors.PUBLISHER:
+            mirrors.answer_requests(context)
+        if served and time.monotonic() - began > base.queue_seconds(queue, context.config):
+            context.store.doorbells.ring(queue)
+            break
         claim = context.store.claim(queue, slot=slot)
         if claim is None:
             break
@@ -48,30 +53,32 @@ def drain(queue: str, slot: int, context: Context) -> int:
 
 
 def serve(claim: Claim, context: Context) -> None:
-    """One job to its end.  Raises Stopped; whatever else goes wrong is this job's end and nobody else's."""
+    """One job to its end.
+
+    Raises Stopped, and StoreError, since a store that can't be used is no job's fault: the job stays claimed, and is
+    queued again when this process is gone.  Whatever else goes wrong is this job's end and nobody else's.
+    """
     name = f"job {claim.job.id}, {claim.job.role} of {claim.card.slug}"
     log.info("%s: begins, attempt %s", name, claim.job.attempt)
     try:
         done = _work(claim, context)
         if isinstance(done, PutBack):
-            context.store.put_back(
-                claim, not_before=done.not_before, reason=done.reason, runtime_paused=done.runtime_paused
-            )
+            _put_back(claim, context, done)
             log.info("%s: waits: %s", name, done.reason)
-            boundary("put back")
-            return
-        applied = context.store.finish(claim, done.event, done.data, raw=done.raw, result=done.result)
-        log.info("%s: %s%s", name, done.event, "" if applied else ", but it was taken away, so nothing was done")
-        boundary("finished")
+        elif context.store.finish(claim, done.event, done.data, raw=done.raw, result=done.result):
+            boundary("finished")
+            log.info("%s: %s", name, done.event)
+            tidy(claim, context, done)
+        else:
+            log.info("%s: %s, which could not be applied; the card's history says why", name, done.event)
     except StaleClaim as error:
         log.info("%s: was taken away: %s", name, error)
-    tidy(claim, context)
 
 
 def _work(claim: Claim, context: Context) -> Outcome | PutBack:
     try:
         return ROLES[claim.job.role](claim, context)
-    except (Stopped, StaleClaim):
+    except (Stopped, StaleClaim, StoreError):
         raise
     except WorkspaceError as error:
         if error.kind == "outage":
@@ -82,14 +89,32 @@ def _work(claim: Claim, context: Context) -> Outcome | PutBack:
         return _broken_off(claim, f"{type(error).__name__}: {error}")
 
 
+def _put_back(claim: Claim, context: Context, wait: PutBack) -> None:
+    context.store.put_back(
+        claim,
+        not_before=wait.not_before,
+        reason=wait.reason,
+        runtime_paused=wait.runtime_paused,
+        result=wait.result,
+    )
+    boundary("put back")
+
+
 def _broken_off(claim: Claim, reason: str) -> Outcome:
     return Outcome(Event.RUN_LOST, {"reason": f"the {claim.job.role} job {claim.job.id} broke off: {reason}"})
 
 
-def tidy(claim: Claim, context: Context) -> None:
-    """Remove what only this job needed; a card's clone goes once its work is on the remote."""
+def tidy(claim: Claim, context: Context, done: Outcome) -> None:
+    """Remove what only this job needed; a card's clone goes once its work is on the remote.
+
+    What can't be removed now is left to the next tick.
+    """
     base.answer_file(claim, context.config).unlink(missing_ok=True)
-    shutil.rmtree(base.report_file(claim, context.config).parent, ignore_errors=True)
-    if context.store.card(claim.card.slug).phase is Phase.BEREIT:
-        context.workspace.remove_tree(claim.card.repository, claim.card.slug)
+    if claim.job.role == "builder" and done.event is not Event.RUN_LOST:
+        interim.remove_reports(claim, context)
+    if done.event is Event.PUBLISHED:
+        try:
+            context.workspace.remove_tree(claim.card.repository, claim.card.slug)
+        except WorkspaceError as error:
+            log.warning("the tree of %s can't be removed now: %s", claim.card.slug, error)
     boundary("tidied")
