@@ -139,6 +139,8 @@ set_up() {
     [ "${#missing[@]}" = 0 ] || install_packages "${missing[@]}"
     if in_nix_shell; then make_nix_entry_points; else prepare_venv "$mode"; fi
     export PATH="$VENV/bin:$PATH" ROOT
+    # A program is started for nearly everything here; compiling each module each time would double its cost.
+    unset PYTHONDONTWRITEBYTECODE
     # `board` refuses to take a configuration from somebody who came through sudo.  Whoever may run a script may do
     # anything as this user, so here that protects nothing.
     unset SUDO_UID SUDO_GID SUDO_USER SUDO_COMMAND

@@ -1,0 +1,1 @@
+"""The speed of the board, measured on this machine: `scripts/bench`."""
