@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 from contract_answers import PARENT, answer, refusal
+from hypothesis import settings
 
 from intent_board import config as configuration
 from intent_board.config import BoardConfig
 from intent_board.contracts import Code
 from intent_board.contracts.operator import Decision, parse_decision
+
+# The same examples in every run: a test that fails on one machine fails on all.
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=300)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")
