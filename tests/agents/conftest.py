@@ -88,6 +88,7 @@ class Real:
         self.steps: list[int] = []
         self.server: Any = None
         self.environment: dict[str, str] = {}
+        self.mode = "required"
 
     @property
     def claude(self) -> bool:
@@ -125,7 +126,7 @@ class Real:
         values: dict[str, Any] = {
             "runtime": "agent",
             "config": config.BoardConfig(
-                board=config.Board.model_validate({"owner": "root", "state_dir": self.folder}),
+                board=config.Board.model_validate({"owner": "root", "state_dir": self.folder, "sandbox": self.mode}),
                 runtimes={"agent": config.Runtime.model_validate(runtime)},
             ),
             "model": "some-model",
@@ -145,7 +146,7 @@ class Real:
         result = run(self.order(**changes), on_step=on_step or self.steps.append)
         assert not self.run_dir.exists()
         assert "sk-test" not in result.text + result.reason + "".join(result.last_texts)
-        assert result.sandboxed
+        assert result.sandboxed is (self.mode == "required")
         return result
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from intent_board import sandbox
 from intent_board.runtimes import Outcome, codex
 
 #: conftest.Real, which importlib mode does not let a test import.
@@ -210,3 +211,15 @@ def test_openrouter_is_codex_with_another_provider(real_codex: Real) -> None:
     assert (result.text, result.iterations) == ("Done.", 2)
     assert server.calls[0]["model"] == "vendor/some-model:free"
     assert server.keys == {"Bearer sk-test-0123456789"}
+
+
+def test_without_bubblewrap(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "available", lambda: "there is none in this test")
+    real.mode = "when_available"
+    server = real.model({"tools": [real.shell("echo changed > hello.txt")]}, {"text": "Done."})
+    (real.tree / ".git").mkdir()
+    result = real.run(writes=True)
+    assert (result.outcome, result.text, result.iterations) == (Outcome.ANSWERED, "Done.", 2)
+    assert (real.tree / "hello.txt").read_text() == "changed\n", json.dumps(server.calls[-1])
+    assert len(server.calls) == 2
+    assert real.run(writes=False, iteration_limit=1).outcome in (Outcome.ANSWERED, Outcome.LIMIT_REACHED)

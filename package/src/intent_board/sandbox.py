@@ -38,6 +38,7 @@ SHM_BYTES = 256 << 20
 #: The user inside the box.  It maps to the one who runs the board, so files keep their owner, and nobody is root.
 BOX_UID = 1000
 
+_PROGRAMS = ("/usr", "/nix/store", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/static")
 _ETC = Path(__file__).parent / "sandbox_etc"
 _SUPERVISOR = "--supervise"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -176,9 +177,7 @@ def _bubblewrap(argv: Sequence[str], box: Box) -> list[str]:
 
 def _root(box: Box) -> Iterator[str]:
     """The allow-list that every box has: programs, name resolution, certificates, fresh /proc, /dev and /tmp."""
-    for path in map(
-        Path, ("/usr", "/nix/store", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/static")
-    ):
+    for path in map(Path, _PROGRAMS):
         if path.is_symlink():
             yield from ("--symlink", str(path.readlink()), str(path))
         elif path.is_dir():
@@ -240,7 +239,8 @@ class Running:
 
     def kill(self) -> int:
         """SIGKILL to every process, at once.  Returns the exit code."""
-        return self._signal(_KILL_NOW, KILL_SECONDS)
+        with undisturbed():
+            return self._signal(_KILL_NOW, KILL_SECONDS)
 
     def _signal(self, number: signal.Signals, seconds: float) -> int:
         if self.exit_code is None:
@@ -279,6 +279,16 @@ def start(
     return Running(supervisor, sandboxed=boxed, scratch=scratch)
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Put off SIGTERM and SIGINT, whose handlers may raise: no started box may get lost between two statements."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _outside(box: Box) -> Path:
     """The working directory of a box that isn't one: where its mount lies on the host."""
     for mount in sorted(box.mounts, key=lambda mount: -len(mount.target.parts)):
@@ -302,18 +312,20 @@ def run(
     After `timeout` seconds every process is ended.  An output beyond the limit loses its beginning (`cut`) while the
     process goes on, so neither memory nor disk grows with it.  Raises SandboxError and SandboxUnavailable.
     """
-    begun = time.monotonic()
+    begun, timed_out = time.monotonic(), False
+    running: Running | None = None
     with readable(stdin) as source, _Tail(output_limit) as tail:
-        running = start(argv, box, mode=mode, stdin=source, stdout=tail.fd, stderr=tail.fd, lock_fd=lock_fd)
         try:
-            timed_out = False
+            with undisturbed():
+                running = start(argv, box, mode=mode, stdin=source, stdout=tail.fd, stderr=tail.fd, lock_fd=lock_fd)
             while running.wait(0.1) is None:
                 tail.trim()
                 if time.monotonic() - begun > timeout:
                     timed_out = True
                     running.end()
         except BaseException:
-            running.kill()
+            if running is not None:
+                running.kill()
             raise
         output = tail.read()
     assert running.exit_code is not None

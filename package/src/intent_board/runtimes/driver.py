@@ -43,7 +43,8 @@ def run(order: Order, *, on_step: Callable[[int], None]) -> RunResult:
         with contextlib.closing(_Run(order, on_step)) as going:
             return going.result()
     finally:
-        remove_run_dir(order.run_dir)
+        with sandbox.undisturbed():
+            remove_run_dir(order.run_dir)
 
 
 def remove_run_dir(path: Path) -> None:
@@ -81,7 +82,8 @@ class _Run:
     def result(self) -> RunResult:
         places = self._make_places()
         try:
-            self._running = self._start(places, self._program.launch(places))
+            with sandbox.undisturbed():
+                self._running = self._start(places, self._program.launch(places))
         except programs.ProgramMissing as error:
             return self._report(Verdict(Outcome.REFUSED_CONFIGURATION, str(error)), None, cut=False)
         lines, stderr = Lines(self._reader("stdout")), self._reader("stderr")
