@@ -91,6 +91,15 @@ def test_the_end_of_a_long_output_is_kept(tree: Path, mode: Mode) -> None:
     assert done.output == b"x" * 996 + b"end\n"
 
 
+def test_an_output_that_grows_takes_no_disk_and_loses_no_end() -> None:
+    with sandbox._Tail(1000) as tail:
+        for n in range(400):
+            os.write(tail.fd, b"x" * 100_000 + str(n).encode())
+            tail.trim()
+        assert os.fstat(tail.fd).st_blocks * 512 < 3_000_000
+        assert (tail.read(), tail.cut) == (b"x" * 997 + b"399", True)
+
+
 def test_an_output_at_its_limit_is_not_cut(tree: Path, mode: Mode) -> None:
     done = run("printf 1234567890", tree, mode, limit=10)
     assert (done.output, done.cut) == (b"1234567890", False)

@@ -41,6 +41,9 @@ BOX_UID = 1000
 _PROGRAMS = ("/usr", "/nix/store", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/static")
 _ETC = Path(__file__).parent / "sandbox_etc"
 _SUPERVISOR = "--supervise"
+_TRIM_BYTES = 1 << 20
+#: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_PUNCH_HOLE = 3
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: Tells the supervisor to end everything without grace; the kernel sends it when the board's process is gone.
 _KILL_NOW = signal.SIGUSR1
@@ -327,10 +330,10 @@ def run(
             if running is not None:
                 running.kill()
             raise
-        output = tail.read()
+        output, cut = tail.read(), tail.cut
     assert running.exit_code is not None
     seconds = time.monotonic() - begun
-    return Completed(tuple(argv), running.exit_code, output, timed_out, tail.cut, running.sandboxed, seconds)
+    return Completed(tuple(argv), running.exit_code, output, timed_out, cut, running.sandboxed, seconds)
 
 
 @contextlib.contextmanager
@@ -347,12 +350,12 @@ def readable(data: bytes) -> Iterator[int]:
 
 
 class _Tail:
-    """An unnamed output file of which only the end is kept."""
+    """An unnamed output file that keeps only its end on the disk."""
 
     def __init__(self, limit: int) -> None:
-        self._limit, self.cut = limit, False
+        self._limit, self._freed = limit, 0
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
-        # Append mode: after a truncation the writer goes on at the new end instead of leaving a hole.
+        # Append mode, since stdout and stderr share it.
         self.fd = os.open(f"/proc/self/fd/{self._file.fileno()}", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def __enter__(self) -> _Tail:
@@ -362,21 +365,29 @@ class _Tail:
         os.close(self.fd)
         self._file.close()
 
+    @property
+    def cut(self) -> bool:
+        return self._size() > self._limit
+
     def trim(self) -> None:
-        """Drop what is older than the last `limit` bytes, once there is as much again of it."""
-        if os.fstat(self.fd).st_size > 2 * self._limit + 65536:
-            kept = self._end()
-            os.ftruncate(self._file.fileno(), 0)
-            os.write(self.fd, kept)
-            self.cut = True
+        """Give the disk back what is older than the last `limit` bytes.
+
+        The file's length stays: a truncation would lose what is written just then.
+        """
+        old = self._size() - self._limit
+        if old - self._freed >= _TRIM_BYTES:
+            libc = ctypes.CDLL(None, use_errno=True)
+            length = ctypes.c_longlong(old - self._freed)
+            if libc.fallocate(self._file.fileno(), _PUNCH_HOLE, ctypes.c_longlong(self._freed), length) != 0:
+                reason = os.strerror(ctypes.get_errno())
+                raise SandboxError(f"Output in {tempfile.gettempdir()} can't be cut ({reason}); use another TMPDIR.")
+            self._freed = old
 
     def read(self) -> bytes:
-        self.cut = self.cut or os.fstat(self.fd).st_size > self._limit
-        return self._end()
+        return os.pread(self._file.fileno(), self._limit, max(0, self._size() - self._limit))
 
-    def _end(self) -> bytes:
-        size = os.fstat(self.fd).st_size
-        return os.pread(self._file.fileno(), self._limit, max(0, size - self._limit))
+    def _size(self) -> int:
+        return os.fstat(self.fd).st_size
 
 
 # --- processes -----------------------------------------------------------------------------------------------------
