@@ -133,20 +133,26 @@ def _diagnose(text: str) -> None:
         raise ContractError(Code.NOT_JSON, f"is not JSON: {error.msg} ({where})") from None
     except RecursionError:
         raise ContractError(Code.NESTING, f"is nested deeper than {MAX_DEPTH} levels") from None
-    for depth, place, part in _walk(value):
-        if fault := _fault(depth, part):
-            raise ContractError(fault.code, fault.reason, "$" + "".join(place))
+    for place, part in _walk(value):
+        if fault := _fault(len(place), part):
+            steps = (f"[{key}]" if isinstance(key, int) else step(key) for key in place)
+            raise ContractError(fault.code, fault.reason, "$" + "".join(steps))
 
 
-def _fault(depth: int, part: Any) -> _Fault | None:
-    if depth > MAX_DEPTH:
-        return _Fault(Code.NESTING, f"is nested deeper than {MAX_DEPTH} levels")
+def _fault(above: int, part: Any) -> _Fault | None:
+    """What is wrong with one value that stands inside `above` others."""
+    if isinstance(part, str):
+        return _unfit(part)
     if isinstance(part, _Fault):
         return part
+    if not isinstance(part, (dict, list)):
+        return None
+    if above >= MAX_DEPTH:
+        return _Fault(Code.NESTING, f"is nested deeper than {MAX_DEPTH} levels")
     if isinstance(part, _Doubled):
         return _Fault(Code.DUPLICATE_KEY, f"names the key {part.key[:80]!r} twice; keep one")
-    texts = part if isinstance(part, dict) else (part,) if isinstance(part, str) else ()
-    return next((fault for text in texts if (fault := _unfit(text))), None)
+    keys = part if isinstance(part, dict) else ()
+    return next((fault for key in keys if (fault := _unfit(key))), None)
 
 
 def _unfit(text: str) -> _Fault | None:
@@ -157,17 +163,26 @@ def _unfit(text: str) -> _Fault | None:
     return None
 
 
-def _walk(value: Any) -> Iterator[tuple[int, tuple[str, ...], Any]]:
-    """Every value in the order of the text, with its depth and place; without recursion."""
-    stack: list[tuple[int, tuple[str, ...], Any]] = [(0, (), value)]
-    while stack:
-        depth, place, part = stack.pop()
-        if isinstance(part, dict):
-            inner = [((*place, step(key)), child) for key, child in part.items()]
-        elif isinstance(part, list):
-            inner = [((*place, f"[{number}]"), child) for number, child in enumerate(part)]
+def _walk(value: Any) -> Iterator[tuple[list[str | int], Any]]:
+    """Every value in the order of the text with the keys that lead to it; without recursion."""
+    place: list[str | int] = []
+    yield place, value
+    levels = [_entries(value)]
+    while levels:
+        for key, part in levels[-1]:
+            place.append(key)
+            yield place, part
+            if isinstance(part, (dict, list)):
+                levels.append(_entries(part))
+                break
+            place.pop()
         else:
-            yield depth, place, part
-            continue
-        yield depth + 1, place, part
-        stack += [(depth + 1, *entry) for entry in reversed(inner)]
+            levels.pop()
+            if place:
+                place.pop()
+
+
+def _entries(part: Any) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(part, dict):
+        return iter(part.items())
+    return iter(enumerate(part)) if isinstance(part, list) else iter(())
