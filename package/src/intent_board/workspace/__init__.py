@@ -16,9 +16,10 @@ from intent_board.config import SLUG_PATTERN, BoardConfig
 from intent_board.workspace import checks, clone, commit, publish, report
 from intent_board.workspace.checks import CheckResult
 from intent_board.workspace.clone import Mark
-from intent_board.workspace.commit import Commit
+from intent_board.workspace.commit import Commit, Tree
 from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.files import remove, temporary
+from intent_board.workspace.ignore import asker
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
 from intent_board.workspace.publish import Moved, Published
@@ -76,6 +77,7 @@ class Workspace:
         state = config.state_dir
         self._mirrors, self._trees, self._checkouts = state / "mirrors", state / "trees", state / "checkouts"
         self._locks = state / "locks"
+        self._ignored = asker(self._mirrors, config.board.sandbox)
 
     @_said
     def fetch(self, repository: str) -> str:
@@ -159,7 +161,7 @@ class Workspace:
         `when` (epoch seconds; the job's creation) dates the commit, so that a repetition gives the same hash.  Kind
         check_failed: a path outside `scope`, a secret, or something that may not be committed; `detail` has the list.
         """
-        mirror, tree = self._mirror(repository), self._tree(slug)
+        mirror, tree = self._mirror(repository), Tree(self._tree(slug), self._ignored)
         told = commit.Told(title, body, trailers, when)
         made = commit.commit_tree(mirror, tree, told, base=base, scope=scope, forbidden=forbidden_values)
         if made is not None:
@@ -262,13 +264,14 @@ class Workspace:
         tree = self._tree(slug)
         if not tree.is_dir():
             return None
-        return report.save_tree(self._mirror(repository), tree, slug, self._mark(slug).base)
+        return report.save_tree(self._mirror(repository), Tree(tree, self._ignored), slug, self._mark(slug).base)
 
     @_said
     def remove_tree(self, repository: str, slug: str) -> None:
         """Remove the card's clone; work in it that no branch and no kept ref has is saved as save_tree does first."""
-        tree, mark, mirror = self._tree(slug), self._mark(slug), self._mirror(repository)
-        if tree.is_dir() and not tree.is_symlink() and not report.is_safe(mirror, tree, mark.base, mark.commit):
+        path, mark, mirror = self._tree(slug), self._mark(slug), self._mirror(repository)
+        tree = Tree(path, self._ignored)
+        if path.is_dir() and not path.is_symlink() and not report.is_safe(mirror, tree, mark.base, mark.commit):
             self.save_tree(repository, slug)
         clone.remove_tree(self._trees, self._locks, slug)
 
@@ -278,7 +281,7 @@ class Workspace:
         tree = self._tree(slug)
         if not tree.is_dir():
             return TreeReport()
-        return report.tree_report(self._mirror(repository), tree, self._mark(slug).base)
+        return report.tree_report(self._mirror(repository), Tree(tree, self._ignored), self._mark(slug).base)
 
     def _mirror(self, repository: str) -> Mirror:
         configured = self._config.repositories.get(repository)

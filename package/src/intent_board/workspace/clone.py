@@ -21,7 +21,7 @@ from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.files import lock, make_git_dir, remove, replace_text
 from intent_board.workspace.git import Git
 from intent_board.workspace.mirror import Mirror
-from intent_board.workspace.objects import borrow, read_blobs
+from intent_board.workspace.objects import borrow, full_hash, read_blobs
 from intent_board.workspace.tree import survey
 
 LOCK_TIMEOUT = 900.0
@@ -83,6 +83,8 @@ def populate(mirror: Mirror, target: Path, commit: str | None, *, branch: str | 
     git_dir = target / ".git"
     head = branch or commit
     assert head is not None
+    if commit is not None:
+        full_hash(commit)
     make_git_dir(git_dir, head=head, bare=False, digits=mirror.digits, detached=branch is None)
     borrow(git_dir, mirror.path)
     if commit is None:
@@ -125,7 +127,7 @@ def unchanged(mirror: Mirror, target: Path, commit: str) -> bool:
     """Whether a checkout still is exactly its commit: every byte, mode and name, no file more, and the same .git."""
     manifest = target.with_name(f"{target.name}{_MANIFEST}")
     try:
-        found = survey(target, mirror.entries(commit), digits=mirror.digits, ignore=False)
+        found = survey(target, mirror.entries(commit), digits=mirror.digits, ignored=None)
         return not found.paths and not found.refused and manifest.read_text() == _fingerprint(target / ".git")
     except (WorkspaceError, OSError):
         # Gone, replaced or not to be read: whatever it is, it is not what was checked out.

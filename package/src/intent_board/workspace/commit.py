@@ -10,6 +10,7 @@ from pathlib import Path
 from intent_board.boundaries import boundary
 from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.git import Git
+from intent_board.workspace.ignore import Ignored
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
 from intent_board.workspace.objects import full_hash, read_blobs, stage, write_commit
@@ -30,6 +31,14 @@ class Commit:
     hash: str
     base: str | None
     paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A card's tree, and who answers what its .gitignore files leave out."""
+
+    path: Path
+    ignored: Ignored
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,7 @@ def _clean(text: str) -> str:
 
 
 def commit_tree(
-    mirror: Mirror, tree: Path, told: Told, *, base: str | None, scope: Sequence[str], forbidden: Iterable[str]
+    mirror: Mirror, tree: Tree, told: Told, *, base: str | None, scope: Sequence[str], forbidden: Iterable[str]
 ) -> Commit | None:
     """Commit what the tree holds, on top of `base`; None when that is nothing new.
 
@@ -65,7 +74,7 @@ def commit_tree(
     private key or one of the `forbidden` values.  The mirror gets nothing before all of that is known.
     """
     known = mirror.entries(base)
-    found = survey(tree, known, digits=mirror.digits)
+    found = survey(tree.path, known, digits=mirror.digits, ignored=tree.ignored)
     if found.refused:
         raise WorkspaceError(
             "check_failed",

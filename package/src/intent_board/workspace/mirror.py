@@ -20,7 +20,7 @@ from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.files import lock, make_git_dir, remove, replace_text, temporary
 from intent_board.workspace.git import NETWORK_TIMEOUT, Git, Output
 from intent_board.workspace.objects import full_hash, list_files
-from intent_board.workspace.remote import Credentials, access
+from intent_board.workspace.remote import UPLOAD_PACK, Credentials, access, scheme
 from intent_board.workspace.tree import Entry
 
 #: What a killed git leaves in the object store is rubbish after this time, longer than any git of ours may run.
@@ -39,7 +39,9 @@ class Mirror:
 
     @property
     def git(self) -> Git:
-        """git on the mirror, without its remote."""
+        """git on the mirror, without its remote.  Raises WorkspaceError when there is no mirror."""
+        if not self.path.is_dir():
+            raise WorkspaceError("failed", f"repository {self.name!r} has no mirror at {self.path}; fetch it first")
         return Git(self.path)
 
     @property
@@ -139,9 +141,11 @@ class Mirror:
         """Branch name and object format of a remote without a commit; only a clone asks for them."""
         with temporary(self.path.parent) as place:
             target = place / "probe"
-            # Unlike the others, clone takes no name of a remote.
+            # Unlike the others, clone takes neither the name of a remote nor that remote's settings.
             address = self.repository.remote_url
-            self.read(Git(None, held=(fd,)), "clone", "--quiet", "--bare", "--template=", "--", address, str(target))
+            options = ["--quiet", "--bare", "--template=", "--no-local"]
+            options += [f"--upload-pack={UPLOAD_PACK}"] if scheme(address) == "file" else []
+            self.read(Git(None, held=(fd,)), "clone", *options, "--", address, str(target))
             head = (target / "HEAD").read_text().strip().removeprefix("ref: refs/heads/")
             return head, 64 if "sha256" in (target / "config").read_text() else 40
 
@@ -151,7 +155,7 @@ class Mirror:
             return branch
         if self.branches(git):
             raise WorkspaceError(
-                "failed", f"the HEAD of {self.name!r}'s remote names no branch; set repositories.{self.name}.branch"
+                "failed", f"HEAD in the remote of {self.name!r} names no branch; set repositories.{self.name}.branch"
             )
         return self.head
 

@@ -12,6 +12,9 @@ from intent_board.config import Repository
 from intent_board.workspace.errors import WorkspaceError
 
 Settings = tuple[tuple[str, str], ...]
+#: The other side checks by itself who owns a repository on this machine.  This one was configured, so its owner is
+#: meant; a setting of ours does not reach that process, its command line does.
+UPLOAD_PACK = "git -c safe.directory=* upload-pack"
 FETCH = "+refs/heads/*:refs/heads/*"
 
 
@@ -55,10 +58,9 @@ def access(
     )
     secret = _secret(name, repository, credentials, push)
     if kind == "file":
-        # The other side's own check of ownership: this address was configured, so whoever owns it is meant.
         return (
             *settings,
-            ("remote.origin.uploadpack", "git -c safe.directory=* upload-pack"),
+            ("remote.origin.uploadpack", UPLOAD_PACK),
             ("remote.origin.receivepack", "git -c safe.directory=* receive-pack"),
         ), {}
     if kind == "ssh":
@@ -101,9 +103,10 @@ def _ssh(known_hosts: Path | None, key: Path | None) -> str:
         "ServerAliveInterval": "30",
         "ServerAliveCountMax": "4",
     }
-    words = ["ssh", "-F", "/dev/null", "-i", str(key or "/dev/null")]
+    words = ["ssh", "-F", "/dev/null", "-i", str(key or "/dev/null").replace("%", "%%")]
     for option, value in options.items():
-        # ssh splits a value at spaces unless it stands in quotes.
+        # ssh splits a value at spaces unless it stands in quotes, and fills in what follows a percent sign.
+        value = value.replace("%", "%%")
         words += ["-o", f'{option}="{value}"' if " " in value else f"{option}={value}"]
     return shlex.join(words)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from intent_board.boundaries import boundary
-from intent_board.workspace.commit import Told, pair, write
+from intent_board.workspace.commit import Told, Tree, pair, write
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
-from intent_board.workspace.objects import stage
-from intent_board.workspace.tree import Survey, survey
+from intent_board.workspace.objects import full_hash, stage
+from intent_board.workspace.tree import survey
 
 #: What a person or the next attempt can use; the sums cover the rest.
 MAX_LISTED = 500
@@ -49,13 +48,13 @@ def _count(file: ChangedFile) -> str:
     return "(binary)" if file.added is None else f"+{file.added} -{file.removed}"
 
 
-def tree_report(mirror: Mirror, tree: Path, base: str | None) -> TreeReport:
+def tree_report(mirror: Mirror, tree: Tree, base: str | None) -> TreeReport:
     """Changed files and line counts of a tree against its base.  Nothing of it stays in the mirror.
 
     Paths that break a rule are listed as refused, and hinder nothing.
     """
     known = mirror.entries(base)
-    found = survey(tree, known, digits=mirror.digits)
+    found = survey(tree.path, known, digits=mirror.digits, ignored=tree.ignored)
     refused = tuple(found.refused[:MAX_LISTED])
     if not found.paths:
         return TreeReport(refused=refused)
@@ -81,12 +80,12 @@ def tree_report(mirror: Mirror, tree: Path, base: str | None) -> TreeReport:
     )
 
 
-def save_tree(mirror: Mirror, tree: Path, slug: str, base: str | None) -> str | None:
+def save_tree(mirror: Mirror, tree: Tree, slug: str, base: str | None) -> str | None:
     """The state of a tree as a commit under refs/board/<slug>, with what can be committed of it; None: no change.
 
     Scope does not matter here, since nobody publishes it.  What broke a rule is left out and named in the message.
     """
-    found = survey(tree, mirror.entries(base), digits=mirror.digits)
+    found = survey(tree.path, mirror.entries(base), digits=mirror.digits, ignored=tree.ignored)
     if not found.paths:
         return None
     body = "The tree as its last session left it."
@@ -109,20 +108,18 @@ def _date(mirror: Mirror, base: str | None) -> int:
 def keep_ref(mirror: Mirror, name: str, commit: str) -> None:
     """Keep a commit as refs/board/<name> of the mirror."""
     with mirror.locked() as git:
-        git.run("update-ref", f"refs/board/{name}", f"{commit}^{{commit}}")
+        git.run("update-ref", f"refs/board/{name}", f"{full_hash(commit)}^{{commit}}")
     boundary("workspace: ref kept")
 
 
-def is_safe(mirror: Mirror, tree: Path, base: str | None, commit: str | None) -> bool:
+def is_safe(mirror: Mirror, tree: Tree, base: str | None, commit: str | None) -> bool:
     """Whether removing the tree loses no work: it is as its base, or as a commit that a branch or a kept ref has."""
-    if _same(mirror, tree, base):
-        return True
-    if commit is None or not mirror.has(commit) or not _same(mirror, tree, commit):
-        return False
-    holders = ("for-each-ref", f"--contains={commit}", "--count=1", "refs/heads", "refs/board")
-    return bool(mirror.git.run(*holders).out)
+    if commit is not None and mirror.has(commit) and _same(mirror, tree, commit):
+        holders = ("for-each-ref", f"--contains={commit}", "--count=1", "refs/heads", "refs/board")
+        return bool(mirror.git.run(*holders).out)
+    return _same(mirror, tree, base)
 
 
-def _same(mirror: Mirror, tree: Path, commit: str | None) -> bool:
-    found: Survey = survey(tree, mirror.entries(commit), digits=mirror.digits)
+def _same(mirror: Mirror, tree: Tree, commit: str | None) -> bool:
+    found = survey(tree.path, mirror.entries(commit), digits=mirror.digits, ignored=tree.ignored)
     return not found.paths and not found.refused

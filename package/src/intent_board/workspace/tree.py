@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from intent_board.workspace.errors import WorkspaceError
-from intent_board.workspace.ignore import Rules, parse
+from intent_board.workspace.ignore import Ignored
 from intent_board.workspace.names import READ_BY_GIT, is_git, leaves_tree, shown
 
 MAX_DEPTH = 100
@@ -23,7 +23,6 @@ MAX_ENTRIES = 1_000_000
 #: A change of one file, and of all together, is held in memory while it is judged.
 MAX_FILE = 32 * 1024 * 1024
 MAX_CHANGE = 96 * 1024 * 1024
-MAX_RULES = 1024 * 1024
 _CHUNK = 1024 * 1024
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -55,20 +54,23 @@ class Survey:
         return tuple(sorted([*self.changed, *self.deleted]))
 
 
-def survey(root: Path, known: Mapping[bytes, Entry], *, digits: int, ignore: bool = True) -> Survey:
+def survey(root: Path, known: Mapping[bytes, Entry], *, digits: int, ignored: Ignored | None) -> Survey:
     """Walk the tree at `root` and compare it with the entries of a commit.
 
-    `digits` is the length of an object name.  With `ignore`, untracked files that .gitignore names are left out;
-    without, every file counts.  Raises WorkspaceError (check_failed) when root is no directory or the tree is too
-    large to walk.
+    `digits` is the length of an object name.  `ignored` says which untracked files are left out; None: every file
+    counts.  Raises WorkspaceError (check_failed) when root is no directory or the tree is too large to walk.
     """
     try:
         fd = os.open(root, _OPEN | os.O_DIRECTORY)
     except OSError as error:
         raise WorkspaceError("check_failed", f"{root} can't be walked: {error.strerror}") from error
-    walk = _Walk(known, "sha1" if digits == 40 else "sha256", ignore)
+    walk = _Walk(known, "sha1" if digits == 40 else "sha256")
     try:
-        walk.directory(fd, b"", None, depth=0)
+        walk.directory(fd, b"", depth=0)
+        left_out = ignored(root, walk.untracked) if ignored and walk.rules and walk.untracked else set()
+        for path in walk.untracked:
+            if path not in left_out:
+                walk.untracked_file(fd, path)
     finally:
         os.close(fd)
     walk.check_links()
@@ -77,58 +79,46 @@ def survey(root: Path, known: Mapping[bytes, Entry], *, digits: int, ignore: boo
 
 
 class _Walk:
-    def __init__(self, known: Mapping[bytes, Entry], algorithm: str, ignore: bool) -> None:
-        self.known, self.algorithm, self.ignore = known, algorithm, ignore
+    def __init__(self, known: Mapping[bytes, Entry], algorithm: str) -> None:
+        self.known, self.algorithm = known, algorithm
         self.found = Survey()
         self.seen: set[bytes] = set()
+        self.untracked: list[bytes] = []
+        #: Whether there is any .gitignore.
+        self.rules = False
         self.entries = self.size = 0
-        #: inode -> names seen, link count, a path that is to be committed
-        self.links: dict[tuple[int, int], tuple[int, int, bytes | None]] = {}
+        #: Files with several names: link count, and the names seen.
+        self.links: dict[tuple[int, int], tuple[int, list[bytes]]] = {}
 
     def refuse(self, path: bytes, reason: str) -> None:
         self.seen.add(path)
         self.found.refused.append(f"{shown(path)}: {reason}")
 
-    def directory(self, fd: int, prefix: bytes, rules: Rules | None, *, depth: int, ignored: bool = False) -> None:
-        if self.ignore and not ignored:
-            rules = self.rules(fd, prefix, rules)
+    def directory(self, fd: int, prefix: bytes, *, depth: int) -> None:
         for name in sorted(map(os.fsencode, os.listdir(fd))):
             self.entries += 1
             if self.entries > MAX_ENTRIES:
-                raise WorkspaceError(
-                    "check_failed", f"the tree has more than {MAX_ENTRIES} entries; remove what is no work"
-                )
+                raise WorkspaceError("check_failed", f"the tree has more than {MAX_ENTRIES} entries; clear it up")
             info = os.stat(name, dir_fd=fd, follow_symlinks=False)
             path = prefix + name
-            is_dir = stat.S_ISDIR(info.st_mode)
-            if path == b".git" and is_dir:
+            if path == b".git" and stat.S_ISDIR(info.st_mode):
                 continue
-            hidden = ignored or self.hidden(path, rules, is_dir)
             if is_git(name):
                 self.refuse(path, "is a .git below or beside the repository's own; remove it")
-            elif is_dir:
-                self.below(fd, name, path, rules, depth, hidden)
+            elif stat.S_ISDIR(info.st_mode):
+                self.below(fd, name, path, depth)
             elif not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
                 self.refuse(path, "is a device, pipe or socket; remove it")
             else:
-                self.file(fd, name, path, info, hidden and path not in self.known)
+                self.rules = self.rules or name == b".gitignore"
+                if info.st_nlink > 1:
+                    self.links.setdefault((info.st_dev, info.st_ino), (info.st_nlink, []))[1].append(path)
+                if path in self.known:
+                    self.file(fd, name, path, info)
+                else:
+                    self.untracked.append(path)
 
-    def hidden(self, path: bytes, rules: Rules | None, is_dir: bool) -> bool:
-        if rules is None or path in self.known:
-            return False
-        return rules.ignored(path.decode(errors="surrogateescape"), is_dir=is_dir)
-
-    def rules(self, fd: int, prefix: bytes, above: Rules | None) -> Rules | None:
-        try:
-            file = os.open(b".gitignore", _OPEN | os.O_NONBLOCK, dir_fd=fd)
-        except OSError:
-            return above  # none, or a link: git reads no link either
-        with os.fdopen(file, "rb") as text:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                return above
-            return parse(text.read(MAX_RULES), prefix.decode(errors="surrogateescape"), above)
-
-    def below(self, fd: int, name: bytes, path: bytes, rules: Rules | None, depth: int, ignored: bool) -> None:
+    def below(self, fd: int, name: bytes, path: bytes, depth: int) -> None:
         if depth >= MAX_DEPTH or len(path) > MAX_PATH:
             self.refuse(path, "lies too deep; remove it")
             return
@@ -138,17 +128,24 @@ class _Walk:
             self.refuse(path, f"can't be read ({error.strerror}); correct its permissions")
             return
         try:
-            self.directory(inner, path + b"/", rules, depth=depth + 1, ignored=ignored)
+            self.directory(inner, path + b"/", depth=depth + 1)
         finally:
             os.close(inner)
 
-    def file(self, fd: int, name: bytes, path: bytes, info: os.stat_result, hidden: bool) -> None:
-        if info.st_nlink > 1:
-            key = (info.st_dev, info.st_ino)
-            count, _, shown_path = self.links.get(key, (0, 0, None))
-            self.links[key] = (count + 1, info.st_nlink, shown_path if hidden else path)
-        if hidden:
-            return
+    def untracked_file(self, root: int, path: bytes) -> None:
+        """The same for a file that is named from the root: every directory on the way is opened as itself."""
+        *directories, name = path.split(b"/")
+        fd = os.dup(root)
+        try:
+            for directory in directories:
+                inner = os.open(directory, _OPEN | os.O_DIRECTORY, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            self.file(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False))
+        finally:
+            os.close(fd)
+
+    def file(self, fd: int, name: bytes, path: bytes, info: os.stat_result) -> None:
         self.seen.add(path)
         try:
             mode, oid, content = self.read(fd, name, path, info)
@@ -183,13 +180,13 @@ class _Walk:
         """Mode, object name, and the content unless it is too large to be a change."""
         if stat.S_ISLNK(info.st_mode):
             target = os.readlink(name, dir_fd=fd)
-            return "120000", self.digest(len(target), target), target
+            return "120000", self.digest(target), target
         with os.fdopen(os.open(name, _OPEN | os.O_NONBLOCK, dir_fd=fd), "rb", buffering=0) as file:
             info = os.fstat(file.fileno())
             mode = "100755" if info.st_mode & 0o100 else "100644"
             if info.st_size <= MAX_FILE:
                 content = os.read(file.fileno(), info.st_size + 1) if info.st_size < _CHUNK else file.readall()
-                return mode, self.digest(len(content), content), content
+                return mode, self.digest(content), content
             # Too large to be committed as a change, but it may be unchanged.
             if path not in self.known:
                 return mode, "", None
@@ -198,13 +195,14 @@ class _Walk:
                 digest.update(chunk)
             return mode, digest.hexdigest(), None
 
-    def digest(self, size: int, content: bytes) -> str:
-        digest = hashlib.new(self.algorithm, b"blob %d\0" % size, usedforsecurity=False)
+    def digest(self, content: bytes) -> str:
+        digest = hashlib.new(self.algorithm, b"blob %d\0" % len(content), usedforsecurity=False)
         digest.update(content)
         return digest.hexdigest()
 
     def check_links(self) -> None:
-        for count, links, path in self.links.values():
-            if path is not None and count < links and path in self.found.changed:
-                del self.found.changed[path], self.found.content[path]
-                self.refuse(path, "has another name outside the tree (a hard link); copy the file instead")
+        for links, paths in self.links.values():
+            if len(paths) < links:
+                for path in self.found.changed.keys() & set(paths):
+                    del self.found.changed[path], self.found.content[path]
+                    self.refuse(path, "has another name outside the tree (a hard link); copy the file instead")
