@@ -42,7 +42,6 @@ python3Packages.buildPythonApplication {
     alembic
     apprise
     click
-    pathspec
     pydantic
     rich
     sqlalchemy

@@ -27,7 +27,6 @@ let
     "hatchling"
     "hypothesis"
     "mypy"
-    "pathspec"
     "pip"
     "pydantic"
     "pytest"

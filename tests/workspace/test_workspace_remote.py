@@ -252,8 +252,28 @@ def test_a_credential_is_not_sent_over_plain_http(tmp_path: Path) -> None:
         access("code", repository, Files({"key": secret}))
 
 
+def test_only_a_push_takes_the_key_that_may_push(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("read", "write")}
+    for path in files.values():
+        path.write_text("x")
+
+    def key(push: bool, has: tuple[str, ...], **repository: str) -> str:
+        configured = Repository(remote_url="git@host:a", **repository)
+        _, environment = access("code", configured, Files({name: files[name] for name in has}), push=push)
+        words = environment["GIT_SSH_COMMAND"].split()
+        return Path(words[words.index("-i") + 1]).name
+
+    both = {"credential": "write", "fetch_credential": "read"}
+    assert key(False, ("read",), **both) == key(False, ("read", "write"), **both) == "read"
+    assert key(True, ("read", "write"), **both) == "write"
+    assert key(False, (), credential="write") == "null", "a unit without the key still reads a public remote"
+    assert key(False, ("write",), credential="write") == "write"
+    with pytest.raises(WorkspaceError, match="'write' of repository 'code' is not loaded here"):
+        key(True, ("read",), **both)
+
+
 def test_a_credential_that_this_unit_does_not_have_is_named(tmp_path: Path) -> None:
-    bench = make_bench(tmp_path, credential="forge")
+    bench = make_bench(tmp_path, fetch_credential="forge")
     with pytest.raises(WorkspaceError, match="credential 'forge' of repository 'code' is not loaded here"):
         bench.workspace.fetch("code")
 
