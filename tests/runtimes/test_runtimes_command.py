@@ -214,6 +214,24 @@ def test_an_output_over_its_limit_ends_the_run(agent: Agent, monkeypatch: pytest
     assert "MiB" in result.reason
 
 
+def test_a_full_disk(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    (agent.folder / "runs").mkdir()
+    space = os.statvfs(agent.folder)
+    monkeypatch.setattr(driver, "FREE_BYTES", space.f_bavail * space.f_frsize - (200 << 20))
+    result = agent.run("""
+        with open(os.environ["HOME"] + "/big", "wb") as file:
+            while True:
+                file.write(os.urandom(1 << 20))
+                file.flush()
+    """)
+    assert (result.outcome, result.cut) == (Outcome.FAILED, True)
+    assert "make room there" in result.reason
+    monkeypatch.setattr(driver, "FREE_BYTES", 1 << 60)
+    result = agent.run("open('started', 'w')")
+    assert (result.outcome, result.exit_code) == (Outcome.OUTAGE, None)
+    assert not (agent.tree / "started").exists()
+
+
 BIG = """
 import sys
 sys.path.insert(0, sys.argv[1])

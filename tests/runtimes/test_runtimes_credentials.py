@@ -74,6 +74,7 @@ def test_an_error_is_one_line_and_names_no_value(folder: Path) -> None:
 
 
 def test_every_value_of_the_unit_is_redacted(folder: Path) -> None:
+    (folder / "binary").write_bytes(b"\xff\xfe\x00")
     text = f"a sk-0123456789 b {KEY} c QyNTUxOQAAACDNvbWV0aGluZyBzZWNyZXQgaGVyZQ d"
     redacted = Credentials().redact(text)
     assert "sk-0123456789" not in redacted

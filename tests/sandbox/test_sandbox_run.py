@@ -205,6 +205,25 @@ def test_only_the_supervisor_holds_the_lock(tree: Path, tmp_path: Path, mode: Mo
     assert set(inside.rsplit(":", 1)[1].split()[-4:]) == {"0", "1", "2", "3"}
 
 
+@pytest.mark.faults
+def test_a_supervisor_that_is_killed_takes_its_box_along(tree: Path) -> None:
+    if (reason := sandbox.available()) is not None:
+        pytest.skip(reason)
+    argv = ["/bin/sh", "-c", "touch up; setsid sleep 300 & sleep 301; :", "marker", str(tree)]
+    with sandbox.readable(b"") as nothing, open(os.devnull, "w") as out:  # noqa: PTH123
+        running = sandbox.start(
+            argv, box(tree), mode="required", stdin=nothing, stdout=out.fileno(), stderr=out.fileno()
+        )
+    while not (tree / "up").exists():
+        time.sleep(0.01)
+    os.kill(running._supervisor.pid, signal.SIGKILL)
+    assert running.wait(10) == 128 + signal.SIGKILL
+    assert running.end() == 128 + signal.SIGKILL
+    deadline = time.monotonic() + 5
+    while marked(str(tree)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def test_required_without_bubblewrap_refuses(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     sandbox.available.cache_clear()

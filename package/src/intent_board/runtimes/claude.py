@@ -55,6 +55,7 @@ class Claude(Program):
         environment = {
             **_ENVIRONMENT,
             "API_TIMEOUT_MS": str(int(min(600.0, order.idle_seconds / 2) * 1000)),
+            **order.profile.environment,
             "HOME": state,
             "CLAUDE_CONFIG_DIR": f"{state}/claude",
             "CLAUDE_CODE_TMPDIR": f"{state}/tmp",

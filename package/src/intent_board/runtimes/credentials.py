@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,9 @@ class Credentials:
         if self._directory is not None and self._directory.is_dir():
             for path in sorted(self._directory.iterdir()):
                 if path.name not in self._values and path.is_file():
-                    self.get(path.name)
+                    # What is no text can't stand in a text either.
+                    with contextlib.suppress(MissingCredential):
+                        self.get(path.name)
         return tuple(value for value in self._values.values() if value)
 
     def redact(self, text: str) -> str:

@@ -24,6 +24,8 @@ OUTPUT_BYTES = 1 << 30
 STDERR_BYTES = 64 << 10
 #: How long a program may take to leave after its last word.  Claude Code was seen to hang then.
 LEAVE_SECONDS = 5.0
+#: What a run must leave free where the board keeps its state: the store needs it to go on.
+FREE_BYTES = 512 << 20
 _POLL_SECONDS = 0.05
 #: Where the run's own directories are in the box.  Not below /tmp: Codex refuses its home there.
 _INSIDE = Path("/run/agent")
@@ -81,6 +83,8 @@ class _Run:
 
     def result(self) -> RunResult:
         places = self._make_places()
+        if self._full():
+            return self._report(Verdict(Outcome.OUTAGE, self._full_reason("The run did not start")), None, cut=False)
         try:
             with sandbox.undisturbed():
                 self._running = self._start(places, self._program.launch(places))
@@ -201,11 +205,21 @@ class _Run:
         if sum(seen) > OUTPUT_BYTES:
             self._cut = True
             return Verdict(Outcome.FAILED, f"The program wrote more than {OUTPUT_BYTES >> 20} MiB of output.")
+        if self._full():
+            self._cut = True
+            return Verdict(Outcome.FAILED, self._full_reason("The run was ended"))
         if now - heard > order.idle_seconds and not program.finished:
             if program.waiting_for_model:
                 return Verdict(Outcome.OUTAGE, f"The model said nothing for {order.idle_seconds:g} seconds.")
             return Verdict(Outcome.TIMED_OUT, f"The run did nothing visible for {order.idle_seconds:g} seconds.")
         return None
+
+    def _full(self) -> bool:
+        space = os.statvfs(self._order.run_dir)
+        return space.f_bavail * space.f_frsize < FREE_BYTES
+
+    def _full_reason(self, what: str) -> str:
+        return f"{what}: less than {FREE_BYTES >> 20} MiB are free at {self._order.run_dir.parent}; make room there."
 
     # --- after ---------------------------------------------------------------------------------------------------
 
