@@ -12,11 +12,15 @@ import click
 class Failure(click.ClickException):
     """A refusal or a fault, said as one sentence: what, where, what to do."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        # Looked up now: when it is shown, click has left the context of the program.
+        context = click.get_current_context(silent=True)
+        self.program = (context.find_root().info_name if context else None) or "board"
+
     def show(self, file: object = None) -> None:
-        program = click.get_current_context(silent=True)
-        name = program.find_root().info_name if program else None
         for line in self.message.splitlines():
-            click.echo(f"{name or 'board'}: {visible(line)}", err=True)
+            click.echo(f"{self.program}: {visible(line)}", err=True)
 
 
 def visible(text: str) -> str:

@@ -1,0 +1,118 @@
+"""Publishing: exactly the reviewed commit, fast-forward only; a branch that moved means a new review."""
+
+from __future__ import annotations
+
+import pytest
+from roles_bench import Bench, git
+
+from intent_board.roles import publish
+from intent_board.roles.base import Outcome
+from intent_board.workspace import Workspace, WorkspaceError
+
+
+def test_the_reviewed_commit_is_what_the_remote_has(bench: Bench) -> None:
+    card = bench.approved()
+    ready = bench.drained("publish")
+    assert (ready.phase, ready.status, ready.commit) == ("bereit_fuer_deployment", "succeeded", card.commit)
+    assert bench.tip == card.commit
+    assert list((bench.top / "state" / "trees").iterdir()) == []
+
+
+def test_a_branch_that_moved_gets_a_rebased_commit_and_a_fresh_review(bench: Bench) -> None:
+    card = bench.approved()
+    other = bench.push("Meanwhile", other__md="x")
+    moved = bench.drained("publish")
+    assert (moved.phase, moved.reviewed, moved.base, moved.publish_rounds) == ("im_review", None, other, 1)
+    assert moved.commit not in (None, card.commit)
+    assert bench.job().snapshot["commit"] == moved.commit
+    assert bench.tip == other
+    bench.agent("final(review() if facts['commit'] != %r else 'old')".replace("%r", repr(card.commit)))
+    bench.drained("review")
+    assert bench.drained("publish").phase == "bereit_fuer_deployment"
+    assert bench.tip == moved.commit
+    assert git("show", "main:other.md", cwd=bench.remote) == "x"
+
+
+def test_a_conflict_goes_to_a_person_with_its_paths(bench: Bench) -> None:
+    bench.approved()
+    other = bench.push("Meanwhile", greeting__txt="goodbye\n")
+    card = bench.drained("publish")
+    assert (card.phase, card.status) == ("klaerung_reparatur", "publish_failed")
+    assert "greeting.txt" in card.reason
+    assert bench.attached("findings")[0]["detail"] == ["greeting.txt"]
+    assert bench.tip == other
+
+
+def test_a_rebased_commit_whose_checks_fail_is_not_published(bench: Bench) -> None:
+    bench.approved()
+    bench.push("Meanwhile", check__sh="test ! -e greeting.txt")
+    card = bench.drained("publish")
+    assert (card.phase, card.status) == ("klaerung_reparatur", "publish_failed")
+    assert "`sh check.sh` exited with 1" in card.reason
+
+
+def test_publish_rounds_are_bounded(bench: Bench) -> None:
+    bench.approved()
+    bench.agent("final(review())")
+    for number in range(bench.config.scheduler.publish_rounds):
+        bench.push("Meanwhile", other__md=str(number))
+        assert bench.drained("publish").phase == "im_review"
+        bench.drained("review")
+    bench.push("Meanwhile", other__md="once more")
+    card = bench.drained("publish")
+    assert (card.phase, card.status) == ("klaerung_reparatur", "publish_failed")
+    assert "moved again" in card.reason
+
+
+def test_what_the_remote_refuses_is_told_in_its_own_words(bench: Bench) -> None:
+    bench.approved()
+    hook = bench.remote / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho 'frozen until Monday' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    before = bench.tip
+    card = bench.drained("publish")
+    assert (card.phase, card.status) == ("klaerung_reparatur", "publish_failed")
+    assert any("frozen until Monday" in line for line in bench.attached("findings")[0]["detail"])
+    assert bench.tip == before
+
+
+def test_a_commit_without_a_review_of_its_own_is_not_pushed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.approved()
+    claim = bench.store.claim("publish")
+    assert claim is not None
+    object.__setattr__(claim.card, "reviewed", "0" * 40)
+    before = bench.tip
+    done = publish.work(claim, bench.context)
+    assert isinstance(done, Outcome)
+    assert done.event == "publish_failed"
+    assert "no positive review" in done.data["reason"]
+    assert bench.tip == before
+
+
+def test_a_worker_whose_job_was_taken_away_pushes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.approved()
+    before, fetch = bench.tip, Workspace.fetch
+
+    def fetch_and_lose_the_job(self: Workspace, repository: str) -> str:
+        bench.store.happen("greet", "archive", actor="lukas")
+        return fetch(self, repository)
+
+    monkeypatch.setattr(Workspace, "fetch", fetch_and_lose_the_job)
+    assert bench.drained("publish").phase == "archiviert"
+    assert bench.tip == before
+
+
+def test_a_lost_remote_makes_the_job_wait_and_nobody_fail(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.approved()
+
+    def gone(self: Workspace, repository: str) -> str:
+        raise WorkspaceError("outage", "the remote can't be reached; try again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Workspace, "fetch", gone)
+        card = bench.drained("publish")
+    assert (card.phase, card.status) == ("im_review", "queued")
+    assert "can't be reached" in card.reason
+    assert bench.job().not_before > 0
+    assert bench.store.claim("publish") is None
