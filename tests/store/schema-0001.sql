@@ -27,7 +27,7 @@ CREATE TABLE cards (
     wave INTEGER,
     rung INTEGER DEFAULT '0' NOT NULL,
     round INTEGER DEFAULT '1' NOT NULL,
-    by_hand BOOLEAN NOT NULL,
+    by_hand INTEGER DEFAULT '0' NOT NULL,
     iterations INTEGER,
     publish_rounds INTEGER DEFAULT '0' NOT NULL,
     repairs INTEGER DEFAULT '0' NOT NULL,
@@ -50,9 +50,9 @@ CREATE TABLE cards (
     FOREIGN KEY(parent) REFERENCES cards (slug)
 );
 CREATE INDEX cards_by_parent ON cards (parent, good, phase, kind);
+CREATE INDEX cards_by_status ON cards (phase, status, lane);
 CREATE INDEX cards_by_repository ON cards (repository, phase);
 CREATE INDEX cards_by_line ON cards (phase, line, slug, lane);
-CREATE INDEX cards_by_status ON cards (phase, status, lane);
 CREATE INDEX cards_by_good ON cards (slug, good);
 CREATE TABLE events (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
@@ -125,8 +125,8 @@ CREATE TABLE jobs (
     UNIQUE (slug, role, attempt),
     FOREIGN KEY(slug) REFERENCES cards (slug)
 );
-CREATE INDEX jobs_by_slug ON jobs (slug, state, role);
 CREATE INDEX jobs_by_state ON jobs (state, queue, id);
+CREATE INDEX jobs_by_slug ON jobs (slug, state, role);
 CREATE TABLE notifications (
     id INTEGER NOT NULL,
     "key" TEXT NOT NULL,

@@ -198,6 +198,22 @@ def test_nobody_works_in_a_tree_in_which_a_cancelled_worker_still_lives(store: S
     assert board.claim("builder-schwer").job.attempt == 2
 
 
+def test_nobody_works_in_a_tree_in_which_a_sandbox_outlived_its_job(store: Store, board: Board) -> None:
+    first = board.building()
+    heir = subprocess.Popen(["sleep", "30"], pass_fds=[first.lock_fd])
+    try:
+        assert store.finish(first, "build_limit", {})
+        assert lock_path(store.config, first.job.id).exists()
+        store.tick(time.time(), off_branch={})
+        assert store.claim("builder-schwer") is None
+    finally:
+        heir.kill()
+        heir.wait()
+    assert board.claim("builder-schwer").job.attempt == 2
+    store.recover()
+    assert not lock_path(store.config, first.job.id).exists()
+
+
 def test_the_job_of_a_killed_worker_comes_back(store: Store, board: Board, processes: Processes) -> None:
     board.direct()
     store.tick(100.0, off_branch={})

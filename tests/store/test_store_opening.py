@@ -219,6 +219,33 @@ def test_a_store_that_is_locked_too_long_is_one_sentence_and_works_afterwards(
     assert store.claim("operator") is None
 
 
+def test_a_database_in_a_directory_that_is_open_to_others_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir(mode=0o770)
+    (tmp_path / "shared").chmod(0o770)
+    config = configured(tmp_path / "state", board={"database": f"sqlite:///{tmp_path}/shared/board.sqlite3"})
+    with pytest.raises(StoreError, match=r"chmod 0700 .*shared"):
+        open_store(config)
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
+def test_a_lock_directory_that_is_gone_is_one_sentence(store: Store, board: Board) -> None:
+    board.submit("lamp")
+    shutil.rmtree(store.config.state_dir / "locks")
+    with pytest.raises(StoreError, match=r"lock .* can't be opened"):
+        store.claim("operator")
+    assert store.jobs("lamp")[0].job.state == "queued"
+    open_store(store.config)
+    assert store.claim("operator") is not None
+
+
+def test_bells_that_can_not_be_rung_undo_nothing(store: Store, board: Board) -> None:
+    shutil.rmtree(store.config.state_dir / "doorbells")
+    board.submit("lamp")
+    assert store.card("lamp").title == "The lamp"
+    store.tick(1.0, off_branch={})
+    assert store.claim("operator") is not None
+
+
 # --- backups ------------------------------------------------------------------------------------------------------
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import configured, sql
 
-from intent_board.board import schedule
+from intent_board.board import schedule, states
 from intent_board.board.model import Happen, Kind, Phase, Refused, Status
 from intent_board.store import Store, StoreError, open_store
 
@@ -225,6 +226,10 @@ def test_what_a_deployment_contains_is_deployed_with_it(store: Store, board: Boa
         ("line", "first"),
         ("repository", b"\xff"),
         ("warnings", "{}"),
+        ("by_hand", "maybe"),
+        ("by_hand", 7),
+        ("iterations", 2.5),
+        ("line", 2.5),
     ],
 )
 def test_an_unreadable_card_is_parked_with_the_reason_and_the_next_one_goes(
@@ -291,6 +296,101 @@ def test_an_unreadable_card_is_parked_when_its_job_is_claimed(store: Store, boar
     sql(store, "UPDATE cards SET ladder = 'x' WHERE slug = 'lamp'")
     assert board.claim("operator").job.slug == "desk"
     assert store.card("lamp").phase is Phase.OPERATOR_KLAERUNG
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("not_before", "soon"),
+        ("not_before", 1e300),
+        ("token", "x"),
+        ("state", "lost"),
+        ("queue", "nowhere"),
+        ("snapshot", b"\xff"),
+        ("used_iterations", "many"),
+        ("round", 1.5),
+    ],
+)
+def test_no_damage_to_a_job_makes_its_card_wait_for_ever(store: Store, board: Board, column: str, value: Any) -> None:
+    board.submit("lamp")
+    board.submit("desk")
+    sql(store, f"UPDATE jobs SET {column} = ? WHERE slug = 'lamp'", value)
+    assert len(store.jobs("lamp")) == 1  # a reader sees what there is to see
+    tick(store)
+    claims = [store.claim("operator"), store.claim("operator")]
+    tick(store)
+    claimed = [claim.job.slug for claim in claims if claim is not None]
+    assert "desk" in claimed
+    lamp = store.card("lamp")
+    assert "lamp" in claimed or (lamp.phase, lamp.reason != "") == (Phase.OPERATOR_KLAERUNG, True)
+
+
+def test_a_repair_whose_job_vanished_is_parked(store: Store, board: Board) -> None:
+    board.direct("lamp")
+    set_phase(store, "lamp", "klaerung_reparatur", "running")
+    tick(store)
+    assert store.card("lamp").status is Status.FAILED
+
+
+def test_an_unreadable_relative_does_not_undo_what_happened(store: Store, board: Board) -> None:
+    board.split("house", {"roof": [], "wall": []})
+    for slug in ("roof", "wall", "house"):
+        make_good(store, slug)
+    sql(store, "UPDATE cards SET title = ? WHERE slug = 'roof'", b"\xff")
+    sql(
+        store,
+        "INSERT INTO jobs (slug, role, queue, attempt, round, state, created_at, snapshot)"
+        " VALUES ('house', 'deploy', 'deploy', 1, 1, 'queued', 1.0, '{}')",
+    )
+    assert store.finish(board.claim("deploy"), "deployed", {"deployment": {"generation": 4}})
+    assert {store.card(slug).phase for slug in ("house", "roof", "wall")} == {Phase.DEPLOYED}
+
+
+def test_an_unreadable_recommendation_is_none(store: Store, board: Board) -> None:
+    board.direct("lamp")
+    store.happen("lamp", "inspect", actor="lukas", data={"task": "routing"})
+    route = {"recommendation": "nothing", "reason": "r", "lane": None, "question": None}
+    store.finish(board.claim("inspect"), "routed", {"route": route})
+    sql(store, "UPDATE attachments SET data = ?", b"\xff")
+    assert store.pending_route("lamp") is None
+    assert tick(store) == [("lamp", "dispatch")]
+
+
+def test_a_card_over_which_even_parking_fails_is_parked_all_the_same(
+    store: Store, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.direct("lamp")
+    board.direct("desk")
+    real = states.step
+
+    def fragile(card: Any, *rest: Any) -> Any:
+        if card is not None and card.slug == "lamp":
+            raise KeyError("nobody thought of that")
+        return real(card, *rest)
+
+    monkeypatch.setattr(states, "step", fragile)
+    assert tick(store) == [("desk", "dispatch")]
+    lamp = store.card("lamp")
+    assert (lamp.phase, lamp.status) == (Phase.KLAERUNG_REPARATUR, Status.FAILED)
+    assert "nobody thought of that" in lamp.reason
+
+
+def test_a_database_that_fails_is_not_the_fault_of_a_card(
+    store: Store, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    board.direct("lamp")
+
+    def broken(*_: Any) -> Any:
+        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("disk I/O error"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(states, "step", broken)
+        with pytest.raises(StoreError, match="disk I/O error"):
+            store.tick(NOW, off_branch={})
+    assert store.card("lamp").phase is Phase.GEPLANT
+    assert tick(store) == [("lamp", "dispatch")]
 
 
 def test_an_unreadable_running_job_of_a_dead_worker_parks_its_card(store: Store, board: Board) -> None:

@@ -237,7 +237,8 @@ class Store:
                 if len(carried_out) == len(planned):
                     break
             work.rung.update(working.due_queues(work.connection, self.config, now))
-        self._project_missing()
+        with self._afterwards("the intent files"):
+            self._project_missing()
         return done
 
     def _park_what_can_not_go_on(self, work: Work) -> None:
@@ -447,13 +448,19 @@ class Store:
             yield work
             boundary("store.before_commit")
         boundary("store.committed")
-        # What is committed stays so; files and bells that fail now are made good by the next tick.
-        self._project(work.intents)
-        for queue in sorted(work.rung):
-            try:
+        with self._afterwards("the intent files"):
+            self._project(work.intents)
+        with self._afterwards("the doorbells"):
+            for queue in sorted(work.rung):
                 self.doorbells.ring(queue)
-            except OSError as error:
-                log.warning("The bell of queue %s can't be rung: %s", queue, error.strerror)
+
+    @contextmanager
+    def _afterwards(self, what: str) -> Iterator[None]:
+        """What follows a commit: the commit stays true, and the next tick makes good what fails now."""
+        try:
+            yield
+        except (OSError, StoreError) as error:
+            log.warning("A transaction is committed, but %s could not follow: %s", what, error)
 
     def _project(self, slugs: Collection[str]) -> None:
         if not slugs:

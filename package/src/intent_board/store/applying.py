@@ -32,6 +32,7 @@ from intent_board.board.model import (
 from intent_board.boundaries import boundary
 from intent_board.config import SLUG_PATTERN, TRUSTED_QUEUES
 from intent_board.store import rows, tables
+from intent_board.store.errors import StoreError
 from intent_board.store.projections import digest
 
 _OPEN_JOBS = (JobState.QUEUED.value, JobState.RUNNING.value)
@@ -104,7 +105,10 @@ def _apply(work: Work, effect: Effect) -> None:
 def next_line(connection: Connection) -> int:
     """The next number of the sequence from which places in line are given."""
     connection.execute(_ADVANCE_LINE)
-    return int(connection.execute(_LINE).scalar_one())
+    number = connection.execute(_LINE).scalar()
+    if number is None:
+        raise StoreError("The store has lost the number of its line; put the newest good backup in its place.")
+    return int(number)
 
 
 def _with_line(work: Work, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,7 +232,7 @@ def record(work: Work, effect: Record) -> None:
     """Add one line to the audit."""
     values = {
         "at": work.now,
-        "slug": effect.slug,
+        "slug": effect.slug or None,
         "event": str(effect.event),
         "actor": rows.clean(effect.actor),
         "data": rows.dump(effect.data),

@@ -14,7 +14,9 @@ from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, Programmin
 
 from intent_board.board import states
 from intent_board.board.model import (
+    FINAL,
     SUCCESS,
+    CancelJobs,
     Card,
     CreateCard,
     Effect,
@@ -36,6 +38,8 @@ from intent_board.store.tables import attachments, cards, dependencies, intents,
 
 log = logging.getLogger(__name__)
 
+#: How many unreadable rows of one family are mended to park one card.
+_MENDINGS = 50
 #: Who acts when trusted code does something by itself.
 BOARD = "board"
 #: Roles whose jobs touch neither phase nor status until their result is applied: docs/states.md, rule (g).
@@ -68,7 +72,10 @@ def pending_route(connection: Connection, slug: str) -> dict[str, Any] | None:
     row = connection.execute(_ROUTE, {"of": slug}).first()
     if row is None or row[1] != "pending":
         return None
-    return {**rows.document(row[2]), "id": row[0]}
+    try:
+        return {**rows.document(row[2]), "id": row[0]}
+    except (ValueError, TypeError, RecursionError):
+        return None  # nobody can apply what can't be read
 
 
 def happen(work: Work, config: BoardConfig, slug: str, event: Event, actor: str, data: Mapping[str, Any]) -> None:
@@ -143,39 +150,58 @@ def guarded(
     fails) parks its card with the reason, and the caller goes on.  Errors of the database itself are not caught, since
     they are nobody's in particular.  Returns whether it was done.
     """
-    try:
-        with _savepoint(work):
-            deed()
-    except Unreadable as error:
-        fault(work, config, error.slug, str(error))
-    except Refused as refusal:
-        refused(refusal)
-    except _OF_ONE_ITEM as error:
-        log.exception("The card %s could not be handled and is parked", slug)
-        fault(work, config, slug, f"the board could not handle it ({type(error).__name__}: {error})")
-    else:
-        return True
+    for _ in range(_MENDINGS):
+        try:
+            with _savepoint(work):
+                deed()
+            return True
+        except Unreadable as error:
+            fault(work, config, error.slug, str(error))
+            if error.slug == slug:
+                return False
+            # A relative was unreadable and is mended now; what happened to this card is still true.
+        except Refused as refusal:
+            refused(refusal)
+            return False
+        except _OF_ONE_ITEM as error:
+            log.exception("The card %s could not be handled and is parked", slug)
+            fault(work, config, slug, f"the board could not handle it ({type(error).__name__}: {error})")
+            return False
+    fault(work, config, slug, "too much of its family is unreadable")
     return False
 
 
 def fault(work: Work, config: BoardConfig, slug: str, reason: str) -> None:
-    """Park a card with the reason on it, after mending what is unreadable in its row."""
-    try:
-        load(work.connection, slug)
-    except UnknownCard:
-        log.error("A row names the card %r, which is not there: %s", slug, reason)
-        return
-    except Unreadable as error:
-        _mend(work, error)
+    """Park a card with the reason on it, after mending what is unreadable in its row and its children's."""
     job, work.job = work.job, None
     try:
-        with _savepoint(work):
-            happen(work, config, slug, Event.FAULT, BOARD, {"reason": reason})
-    except (Refused, Unreadable) as error:
+        for _ in range(_MENDINGS):
+            try:
+                with _savepoint(work):
+                    happen(work, config, slug, Event.FAULT, BOARD, {"reason": reason})
+                return
+            except Unreadable as error:
+                _mend(work, error)
+        raise LookupError("too much of its family is unreadable")
+    except UnknownCard:
+        log.error("A row names the card %r, which is not there: %s", slug, reason)
+    except Refused as refusal:
         # A phase without a row for it: nothing is under way there that could be parked.
-        applying.record(work, Record(slug, "fault", BOARD, {"reason": reason, "not_parked": str(error)}))
+        applying.record(work, Record(slug, "fault", BOARD, {"reason": reason, "not_parked": str(refusal)}))
+    except _OF_ONE_ITEM as error:
+        log.exception("The card %s can't even be parked by the rules", slug)
+        _park_anyway(work, slug, f"{reason}; parking it failed too ({type(error).__name__}: {error})")
     finally:
         work.job = job
+
+
+def _park_anyway(work: Work, slug: str, reason: str) -> None:
+    """For a card over which the rules themselves fail: out of everybody's way, with the reason on it."""
+    values = {"phase": Phase.KLAERUNG_REPARATUR.value, "status": Status.FAILED.value, "reason": rows.clean(reason)}
+    stays = sorted((*SUCCESS, *FINAL, Phase.STARTFREIGABE))
+    parked = update(cards).where(cards.c.slug == slug, cards.c.phase.not_in(stays))
+    work.connection.execute(parked.values({**values, "phase_since": work.now, "updated_at": work.now}))
+    applying.apply(work, [CancelJobs(slug), Record(slug, "fault", BOARD, {"reason": reason})])
 
 
 def _savepoint(work: Work) -> AbstractContextManager[Any]:

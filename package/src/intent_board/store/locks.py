@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from intent_board.store.errors import StoreError
+
 
 def acquire(path: Path) -> int | None:
-    """The open lock file, held by this process alone; None when somebody else holds it."""
+    """The open lock file, held by this process alone; None when somebody else holds it.  Raises StoreError."""
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = _open(path)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,21 +46,32 @@ def held(path: Path) -> bool:
 
 
 def discard(path: Path, lock: int) -> None:
-    """Remove the file of a held lock that nobody will need again, and close it."""
-    if _is_at(path, lock):
-        path.unlink(missing_ok=True)
+    """Close a held lock that nobody will need again, and remove its file unless an heir still holds it."""
     os.close(lock)
+    if path.exists() and (free := acquire(path)) is not None:
+        if _is_at(path, free):
+            path.unlink(missing_ok=True)
+        os.close(free)
 
 
 @contextmanager
 def waiting(path: Path) -> Iterator[None]:
-    """Hold a lock for a short piece of work, after whoever has it now."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Hold a lock for a short piece of work, after whoever has it now.  Raises StoreError."""
+    lock = _open(path)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise StoreError(
+            f"The lock {path} can't be opened ({error.strerror}); look at its directory, or run `board init` again."
+        ) from error
 
 
 def _is_at(path: Path, lock: int) -> bool:

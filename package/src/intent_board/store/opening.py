@@ -35,8 +35,7 @@ def open_engine(config: BoardConfig) -> tuple[Engine, int]:
     """
     path = database_path(config)
     _prepare_directory(config.state_dir)
-    if path.parent != config.state_dir:
-        _check_owned(path.parent)
+    _check_private(path.parent)
     for name in DIRECTORIES:
         _make_directory(config.state_dir / name)
     schema = _usable_schema(path)
@@ -48,18 +47,14 @@ def open_engine(config: BoardConfig) -> tuple[Engine, int]:
 
 
 def _prepare_directory(directory: Path) -> None:
-    if not directory.exists():
-        with _os_errors(directory):
+    with _os_errors(directory):
+        if not directory.exists():
             directory.mkdir(mode=0o700, parents=True)
-    status = _check_owned(directory)
-    if status.st_mode & 0o077:
-        raise StoreError(
-            f"The state directory {directory} is open to others (mode {stat.S_IMODE(status.st_mode):04o}), who could "
-            f"then insert approvals; run: chmod 0700 {directory}"
-        )
+    _check_private(directory)
 
 
-def _check_owned(directory: Path) -> os.stat_result:
+def _check_private(directory: Path) -> None:
+    """Whoever can write here could insert an approval, and whoever reads leaves files that stop the board's writing."""
     with _os_errors(directory):
         status = directory.stat()
     if status.st_uid != os.geteuid():
@@ -67,7 +62,11 @@ def _check_owned(directory: Path) -> os.stat_result:
             f"{directory} belongs to user id {status.st_uid}, and only that user may open the store in it (this is "
             f"{os.geteuid()}); use `board`, which runs itself as the service user."
         )
-    return status
+    if status.st_mode & 0o077:
+        raise StoreError(
+            f"The directory {directory} of the store is open to others (mode {stat.S_IMODE(status.st_mode):04o}), who "
+            f"could then insert approvals; run: chmod 0700 {directory}"
+        )
 
 
 def _make_directory(directory: Path) -> None:

@@ -65,7 +65,12 @@ def card_lines(
             query = query.where(column == value)
     if limit is not None:
         query = query.limit(limit)
-    return [values.CardLine(*tuple(row)) for row in connection.execute(query)]
+    return [values.CardLine(*map(_shown, row)) for row in connection.execute(query)]
+
+
+def _shown(value: Any) -> Any:
+    """A column for somebody who only looks: bytes that are no text are shown as what they resemble."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def family(connection: Connection, parent: str) -> tuple[Card, ...]:
@@ -88,7 +93,9 @@ def _job_line(row: Row[Any]) -> values.JobLine:
     size = len(rows.JOB_COLUMNS)
     named = {column.name: value for column, value in zip(_MORE, row[size:], strict=True)}
     named |= {name: _loaded(named[name]) for name in ("usage", "result")}
-    return values.JobLine(rows.job(row[:size]), **named)
+    job, unreadable = rows.job_as_far_as_readable(row[:size])
+    named["reason"] = unreadable or _shown(named["reason"])
+    return values.JobLine(job, **named)
 
 
 def _loaded(text: Any) -> Any:

@@ -52,6 +52,12 @@ def real(value: Any) -> float:
     return float(value)
 
 
+def _flag(value: Any) -> bool:
+    if number(value) not in (0, 1):
+        raise ValueError("is neither yes nor no")
+    return bool(value)
+
+
 def document(value: Any) -> dict[str, Any]:
     """A JSON object."""
     loaded = json.loads(text(value))
@@ -110,7 +116,7 @@ _CARD: dict[str, Decoder] = {
     "commit": optional(text),
     "reviewed": optional(text),
     "released": optional(text),
-    "by_hand": bool,
+    "by_hand": _flag,
     "iterations": optional(number),
     "reason": text,
     "human_action": optional(text),
@@ -130,7 +136,7 @@ _MENDED: dict[str, Any] = {
     "round": 1,
     "write_scope": "[]",
     "acceptance_criteria": "[]",
-    "by_hand": False,
+    "by_hand": 0,
     "reason": "",
     "publish_rounds": 0,
     "repairs": 0,
@@ -157,6 +163,12 @@ _JOB: dict[str, Decoder] = {
     "interruptions": number,
     "used_iterations": number,
     "not_before": real,
+}
+_JOB_MENDED: dict[str, Any] = {
+    **dict.fromkeys(("id", "attempt", "round", "token"), 0),
+    **dict.fromkeys(("slug", "role", "queue"), "(unreadable)"),
+    "state": JobState.CANCELLED,
+    "snapshot": {},
 }
 #: The columns that `job` decodes, in its order.
 JOB_COLUMNS = tuple(jobs.c[name] for name in _JOB)
@@ -190,6 +202,13 @@ def job(row: Sequence[Any]) -> Job:
     return Job(**values)
 
 
+def job_as_far_as_readable(row: Sequence[Any]) -> tuple[Job, str]:
+    """A job for somebody who only looks, and what of it is unreadable ("" for nothing)."""
+    values, faults = _decode(_JOB, row)
+    job = Job(**{**_JOB_MENDED, **values})
+    return job, f"unreadable in {', '.join(sorted(faults))}" if faults else ""
+
+
 def encode(values: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a card as its columns hold them; those of ELSEWHERE are left out."""
     encoded: dict[str, Any] = {}
@@ -202,6 +221,8 @@ def encode(values: Mapping[str, Any]) -> dict[str, Any]:
             value = value.value
         elif isinstance(value, str):
             value = clean(value)
+        elif isinstance(value, bool):
+            value = int(value)
         encoded[name] = value
     return encoded
 

@@ -94,7 +94,7 @@ cards = Table(
     Column("wave", Integer),
     _number("rung", 0),
     _number("round", 1),
-    Column("by_hand", Boolean, nullable=False),
+    _number("by_hand", 0),
     Column("iterations", Integer),
     _number("publish_rounds", 0),
     _number("repairs", 0),

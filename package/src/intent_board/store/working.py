@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, case, exists, func, insert, or_, select, update
 
-from intent_board.board.model import Card, Job, JobState, Notify, Record, Refused
+from intent_board.board.model import BUILDING, Card, Job, JobState, Notify, Phase, Record, Refused, Status
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
 from intent_board.config import BoardConfig
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 RAW_LIMIT = 1024 * 1024
 #: A clock may be set back by this much without a job's wait losing its meaning.
 _CLOCK_SLACK = 60.0
+_END_OF_TIME = 1e12
 #: How many waiting jobs one claim looks at; those it can't take are held by processes that still live.
 _CANDIDATES = 200
 
@@ -116,8 +117,8 @@ def _lock(connection: Connection, config: BoardConfig, job_id: int, slug: str) -
     lock = locks.acquire(lock_path(config, job_id))
     if lock is None:
         return None
-    cancelled = connection.execute(_CANCELLED, {"of": slug}).scalars().all()
-    if any(locks.held(lock_path(config, other)) for other in cancelled):
+    over = connection.execute(_OVER, {"of": slug}).scalars().all()
+    if any(locks.held(lock_path(config, other)) for other in over):
         os.close(lock)
         return None
     return lock
@@ -364,7 +365,12 @@ def remove_old_locks(connection: Connection, config: BoardConfig) -> None:
 # --- the statements, made once so that their compiled form is found again -------------------------------------------
 
 _SCHEMA = select(meta.c.value).where(meta.c.key == "schema")
-_due = or_(jobs.c.not_before <= bindparam("now"), jobs.c.waiting_since > bindparam("now") + _CLOCK_SLACK)
+_due = or_(
+    jobs.c.not_before <= bindparam("now"),
+    jobs.c.waiting_since > bindparam("now") + _CLOCK_SLACK,
+    # No time that there is, or no number at all: whoever claims it parks its card with that reason.
+    jobs.c.not_before > _END_OF_TIME,
+)
 _paused = (
     select(paused_runtimes.c.runtime)
     .where(paused_runtimes.c.runtime == func.coalesce(jobs.c.runtime, bindparam("default_runtime")))
@@ -399,8 +405,11 @@ _WAITING_FOR_CARD: Select[Any] = select(jobs.c.id, jobs.c.slug).where(
 )
 _QUEUES = select(jobs.c.queue).where(jobs.c.state == JobState.QUEUED.value).distinct()
 _WAITING_IN = select(jobs.c.slug).where(jobs.c.state == JobState.QUEUED.value, jobs.c.queue == bindparam("of"))
-_CANCELLED = select(jobs.c.id).where(
-    jobs.c.slug == bindparam("of"), jobs.c.state == JobState.CANCELLED.value, jobs.c.token > 0
+_OVER = select(jobs.c.id).where(
+    jobs.c.slug == bindparam("of"),
+    jobs.c.state.in_([JobState.CANCELLED.value, JobState.DONE.value]),
+    jobs.c.role.not_in(sorted(happening.ASIDE)),
+    jobs.c.token > 0,
 )
 _START = (
     update(jobs)
@@ -427,7 +436,13 @@ _IS_PAUSED = select(paused_runtimes.c.runtime).where(paused_runtimes.c.runtime =
 _RUNNING = select(jobs.c.id, jobs.c.slug).where(jobs.c.state == JobState.RUNNING.value).order_by(jobs.c.id)
 _ALL_OPEN = select(jobs.c.id).where(jobs.c.state.in_(_OPEN))
 _ORPHANS = select(cards.c.slug).where(
-    cards.c.phase.in_(["operator_pruefung", "in_umsetzung", "in_umsetzung_leicht", "im_review"]),
+    or_(
+        cards.c.phase.in_(sorted((*BUILDING, Phase.OPERATOR_PRUEFUNG, Phase.IN_REVIEW))),
+        and_(
+            cards.c.phase.in_(sorted((Phase.KLAERUNG_REPARATUR, Phase.COMMITFREIGABE))),
+            cards.c.status.in_(sorted((Status.QUEUED, Status.RUNNING))),
+        ),
+    ),
     ~exists(
         select(1)
         .select_from(jobs)
