@@ -69,7 +69,7 @@ def test_an_inspection_keeps_its_values() -> None:
         (inspection(evidence=[evidence(reference="a\nb")]), "$.evidence[0].reference", Code.INVISIBLE_CHARACTER),
         (inspection(evidence=[evidence(reference=None)]), "$.evidence[0].reference", Code.WRONG_TYPE),
         (inspection(evidence=[evidence(line=1)]), "$.evidence[0].line", Code.UNKNOWN_FIELD),
-        (inspection(open_points=["a", "a"]), "$.open_points[1]", Code.DUPLICATE),
+        (inspection(open_points=["a", ""]), "$.open_points[1]", Code.EMPTY),
         *((without(inspection(), name), f"$.{name}", Code.MISSING_FIELD) for name in inspection()),
     ],
 )

@@ -201,10 +201,10 @@ def _child(value: Any, parent_slug: str, config: BoardConfig) -> Child:
         raise ContractError(Code.SLUG, f"{slug!r} is the parent's slug; choose another", "$.slug")
     title = values.line(table, "title")
     wave = values.integer(table, "wave", 1, MAX_WAVE)
-    blocked_by = values.texts(table, "blocked_by", 0, None)
+    blocked_by = values.distinct_texts(table, "blocked_by", 0, None)
     lane, runtime, model, effort = _profile(table, config)
     write_scope = values.paths(table, "write_scope", 1, MAX_SCOPE)
-    criteria = values.texts(table, "acceptance_criteria", 1, MAX_CRITERIA)
+    criteria = values.distinct_texts(table, "acceptance_criteria", 1, MAX_CRITERIA)
     markdown = values.text(table, "intent_markdown")
     try:
         intent.title(markdown)

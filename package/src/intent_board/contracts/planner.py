@@ -97,5 +97,5 @@ def _child(text: str, parent: str, taken: set[str]) -> Child:
     except ContractError as error:
         raise error.under(".intent_markdown") from None
     criteria = document.criteria
-    values.texts({"acceptance_criteria": list(criteria)}, "acceptance_criteria", 1, MAX_CRITERIA)
+    values.distinct_texts({"acceptance_criteria": list(criteria)}, "acceptance_criteria", 1, MAX_CRITERIA)
     return Child(slug, document.title, criteria, markdown, document.warnings)

@@ -72,7 +72,7 @@ _Place = tuple[tuple[int, int], ...] | None
 _ANY: _Place = ((0, ord("/") - 1), (ord("/") + 1, 0x10FFFF))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _places(segment: str) -> tuple[_Place, ...]:
     places: list[_Place] = []
     position = 0
@@ -124,7 +124,7 @@ def _complement(ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield start, 0x10FFFF
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _name(segment: str) -> re.Pattern[str]:
     """A segment as a regular expression for a whole name.
 
@@ -150,7 +150,7 @@ def _spelled(number: int) -> str:
     return f"\\U{number:08x}"
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _meet(left: str, right: str) -> bool:
     """Whether one name can fit both segments: they are walked together, and row[n] says that what was read of `left`
     and the first n places of `right` can still be the same text."""
@@ -255,7 +255,7 @@ def overlaps(a: Sequence[str], b: Sequence[str]) -> bool:
     return _overlaps(tuple(a), tuple(b))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _overlaps(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
     scopes = [[_entry(path) or "." for path in scope] or ["."] for scope in (a, b)]
     return first_overlap(scopes, (0b10, 0b01)) is not None
@@ -301,7 +301,7 @@ def _base(entry: str) -> str:
     return "" if entry == "." else entry + "/"
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _stem(entry: str) -> tuple[str, ...]:
     """The segments of an entry up to its first `**`.
 
@@ -388,7 +388,7 @@ def _unlike(left: str, right: str) -> bool:
     )
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _affixes(segment: str) -> tuple[str, str]:
     begin = re.match(r"[^*?[]*", segment)
     end = re.search(r"[^*?\[\]]*\Z", segment)

@@ -195,14 +195,20 @@ def items(table: Table, name: str, low: int, high: int | None) -> list[Any]:
 
 
 def texts(table: Table, name: str, low: int, high: int | None) -> tuple[str, ...]:
-    """A list of strings that say something, none twice."""
+    """A list of strings that say something."""
     entries = items(table, name, low, high)
     for number, entry in enumerate(entries):
         if type(entry) is not str or not entry or entry.isspace():
             text({f"{name}[{number}]": entry}, f"{name}[{number}]")
+    return tuple(entries)
+
+
+def distinct_texts(table: Table, name: str, low: int, high: int | None) -> tuple[str, ...]:
+    """The same, none twice."""
+    entries = texts(table, name, low, high)
     if len(entries) > 1:
         unique(entries, name)
-    return tuple(entries)
+    return entries
 
 
 def paths(table: Table, name: str, low: int, high: int) -> tuple[str, ...]:
