@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+
 from intent_board import boundaries, sandbox
 from intent_board.board.model import PARKED, JobState, Phase, Refused, Status
 from intent_board.config import BoardConfig, load
@@ -129,16 +130,18 @@ class Stage:
         """Start one process of the board; returns its pid."""
         pid = os.fork()
         if pid == 0:
+            code = 1
             try:
                 boundaries._FILE, boundaries._KILL_AT = str(self.passed), kill_at
                 what()
+                code = 0
             except AlreadyRunning:
-                os._exit(0)
-            except BaseException:
+                code = 0
+            except Exception:  # noqa: BLE001 - whatever it is, the parent reads it in the log
                 with (self.top / "log").open("a") as log:
                     traceback.print_exc(file=log)
-                os._exit(1)
-            os._exit(0)
+            finally:
+                os._exit(code)
         return pid
 
     def run(self, what: Callable[[], None], kill_at: int = 0) -> int:
