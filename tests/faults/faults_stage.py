@@ -255,8 +255,8 @@ class Stage:
         return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
 
     def processes(self) -> list[str]:
-        """Processes that still work in this stage."""
-        return [line for line in _command_lines() if str(self.top) in line or str(AGENT) in line]
+        """Processes that still work in this stage: a box's command line names the tree that it shows."""
+        return [line for line in _command_lines() if f"{self.top}/" in line]
 
 
 def _command_lines() -> Iterator[str]:
