@@ -196,6 +196,7 @@ class Stage:
                     ended.append(-code)
                 assert code in (0, -signal.SIGKILL), (self.top / "log").read_text()
             if self.quiet():
+                assert self.run(self.tick) == 0  # looks after what was left on disk
                 return ended
         raise AssertionError(f"not quiet after {rounds} rounds: {self.phases()}")
 

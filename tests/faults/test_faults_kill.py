@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 import pytest
@@ -69,4 +70,4 @@ def test_a_kill_between_any_two_effects_changes_nothing(story: str, known_from: 
     with ProcessPoolExecutor(4, mp_context=get_context("fork")) as pool:
         found = pool.map(killed, *zip(*[(story, tmp_path / f"{n}", n, expected) for n in numbers], strict=True))
         faults = {f"{n} {names[n - 1]}": what for n, what in zip(numbers, found, strict=True) if what}
-    assert faults == {}
+    assert not faults, pformat(faults)

@@ -14,11 +14,17 @@ from intent_board.sandbox import Mount
 from intent_board.store import Claim
 
 
-def read(claim: Claim, context: Context, commit: str | None, order_text: Callable[[Path], str]) -> RunResult | PutBack:
+def read(
+    claim: Claim,
+    context: Context,
+    commit: str | None,
+    order_text: Callable[[Path], str],
+    look: Callable[[Path, str], None] | None = None,
+) -> RunResult | PutBack:
     """One run over a checkout of `commit` (None: the repository is empty, and so is the directory).
 
-    `order_text` gets the checkout, so that it can look at what the run will see.  A run that changed its checkout comes
-    back as failed, whatever it answered.
+    `order_text` gets the checkout, so that it can look at what the run will see, and `look` gets it with the answer.  A
+    run that changed its checkout comes back as failed, whatever it answered.
     """
     workspace, repository = context.workspace, claim.card.repository
     objects = workspace.objects(repository)
@@ -29,7 +35,11 @@ def read(claim: Claim, context: Context, commit: str | None, order_text: Callabl
         if isinstance(result, PutBack) or result.outcome is not Outcome.ANSWERED:
             return result
         same = not any(tree.iterdir()) if commit is None else workspace.unchanged(tree, repository, commit)
-        return result if same else base.failed(result, "the run changed its read-only checkout, so its answer is void")
+        if not same:
+            return base.failed(result, "the run changed its read-only checkout, so its answer is void")
+        if look is not None:
+            look(tree, result.text)
+        return result
 
 
 @contextmanager

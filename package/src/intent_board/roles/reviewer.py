@@ -99,11 +99,12 @@ def _order(claim: Claim, context: Context, text: RoleText, tree: Path) -> str:
 def evidence_notes(summary: str, tree: Path, changed: Sequence[str]) -> list[str]:
     """What is doubtful in a summary: paths it names that are neither in the commit nor changed by it."""
     named = dict.fromkeys(match[1] or match[2] for match in _PATH.finditer(summary))
-    missing = [path for path in named if path not in changed and not _exists(tree, path)]
+    missing = [path for path in named if path not in changed and not exists(tree, path)]
     return [f"The summary names {path}, which is not in this commit." for path in missing]
 
 
-def _exists(tree: Path, path: str) -> bool:
+def exists(tree: Path, path: str) -> bool:
+    """Whether a checkout has a path."""
     # A link of the commit may point anywhere, so nothing is followed beyond the checkout.
     inside = tree / path
     return ".." not in path.split("/") and inside.parent.resolve().is_relative_to(tree.resolve()) and inside.exists()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
-from intent_board.roles import base, builder, interim, mirrors, operator, publish, reviewer
+from intent_board.roles import base, builder, fixer, inspector, interim, mirrors, operator, planner, publish, reviewer
 from intent_board.roles.base import Context, Outcome, PutBack, Stopped
 from intent_board.store import Claim, StaleClaim, StoreError
 from intent_board.workspace import WorkspaceError
@@ -21,6 +21,9 @@ ROLES: Mapping[str, Role] = {
     "builder": builder.work,
     "reviewer": reviewer.work,
     "publish": publish.work,
+    "fixer": fixer.work,
+    "inspector": inspector.work,
+    "planner": planner.work,
 }
 
 
