@@ -273,6 +273,11 @@ class Machine:
     def profile(self) -> str:
         return os.path.realpath(self.root / "profiles/system")
 
+    @property
+    def generation(self) -> str:
+        """The profile's generation, as its link names it."""
+        return str((self.root / "profiles/system").readlink())
+
     def activations(self) -> list[str]:
         path = self.root / "activations"
         return path.read_text().splitlines() if path.exists() else []
@@ -301,12 +306,12 @@ class FakeBoard:
         new.write_text(json.dumps(data))
         new.replace(self.file)
 
-    def card(self, slug: str, commit: str, **changes: object) -> None:
+    def card(self, slug: str, hash: str, /, **changes: object) -> None:
         data = self.read()
         data["cards"][slug] = {
             "slug": slug, "phase": "bereit_fuer_deployment", "status": "succeeded", "kind": "ordinary",
-            "repository": "nixos", "requester": "root", "by_hand": False, "commit": commit, "released": None,
-            "reviews": [{"id": 1, "slug": slug, "commit": commit, "decision": "bereit_fuer_deployment"}], **changes,
+            "repository": "nixos", "requester": "root", "by_hand": False, "commit": hash, "released": None,
+            "reviews": [{"id": 1, "slug": slug, "commit": hash, "decision": "bereit_fuer_deployment"}], **changes,
         }  # fmt: skip
         self.write(data)
 

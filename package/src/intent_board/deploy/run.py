@@ -56,8 +56,9 @@ class Done:
         else:
             how = f"ended with {self.exit_code}"
         lines = [line.strip() for line in self.log.splitlines() if line.strip()]
-        # git explains at length after the line that says what is wrong.
-        words = next((line for line in lines if line.startswith("fatal: ")), lines[-1] if lines else "")
+        # git and nix explain at length after the line that says what is wrong.
+        said = (line for line in lines if line.startswith(("fatal: ", "error: ")))
+        words = next(said, lines[-1] if lines else "")
         return f"{how}: {words[:300]}" if words else how
 
     def as_data(self) -> dict[str, object]:
