@@ -2,7 +2,7 @@
 nixos-rebuild are scripts that take the documented steps.
 
 Run as a program it deploys, in a process of its own that a test may kill:
-`python scratch_host.py ROOT WHAT [SLUG] [FLAG...]`.
+`python scratch_host.py ROOT deploy|recover|really [SLUG] [first]`; `really` asks the real store.
 """
 
 from __future__ import annotations
@@ -363,7 +363,8 @@ def main() -> None:
 
     root, what, *rest = sys.argv[1:]
     machine = Machine(Path(root), Path(json.loads((Path(root) / "store.json").read_text())))
-    use_fake_board(FakeBoard(machine.root / "fake-board.json"))
+    if what != "really":
+        use_fake_board(FakeBoard(machine.root / "fake-board.json"))
     if what == "recover":
         reports = recover(machine.config, host=machine.host())
     else:

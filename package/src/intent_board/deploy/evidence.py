@@ -130,6 +130,8 @@ def _busy(store: Store, result: Mapping[str, Any]) -> None:
     scheduler = store.config.scheduler
     line = store.job(claim.job.id)
     wait = scheduler.outage_backoff_initial_seconds * 2 ** min(line.outages if line else 0, 20)
+    store.happen(result["slug"], Event.DEPLOY_BUSY, actor=_BOARD, data={"reason": result["sentence"]})
+    boundary("evidence: busy")
     not_before = result["not_before"] or time.time() + min(wait, scheduler.outage_backoff_max_seconds)
     store.put_back(claim, not_before=not_before, reason=result["sentence"])
 

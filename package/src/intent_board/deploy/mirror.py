@@ -141,7 +141,7 @@ class Mirror:
         except WorkspaceError as error:
             raise DeployRefused(str(error)) from None
         finally:
-            if self.repository.credential is not None:
+            if self.repository.credential or self.repository.fetch_credential:
                 self._run(["rm", "-f", "--", str(copy)], _QUICK_SECONDS)
 
     def _lend(self, name: str, copy: Path) -> bool:
