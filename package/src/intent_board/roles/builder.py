@@ -15,7 +15,6 @@ from intent_board.contracts.builder import Result, parse_result
 from intent_board.roles import base, interim, order
 from intent_board.roles.base import Context, Outcome, PutBack
 from intent_board.roles.history import left_behind, negative_reviews
-from intent_board.roles.mirrors import refresh
 from intent_board.roles.text import RoleText, load
 from intent_board.runtimes import Outcome as Ended
 from intent_board.runtimes import RunResult
@@ -65,7 +64,7 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
 def _place(claim: Claim, context: Context) -> Place:
     """The card's clone, made now or left by an earlier attempt."""
     card, workspace = claim.card, context.workspace
-    branch = refresh(context, card.repository)
+    branch = workspace.fetch(card.repository)
     tip = workspace.tip(card.repository, branch)
     continues = workspace.tree(card.slug) is not None
     tree = workspace.clone(card.repository, card.slug, tip)

@@ -13,7 +13,6 @@ from intent_board.contracts.operator import Child, Decision, Ladder, parse_decis
 from intent_board.roles import base, order
 from intent_board.roles.base import Context, Outcome, PutBack
 from intent_board.roles.history import left_behind
-from intent_board.roles.mirrors import refresh
 from intent_board.roles.reading import read
 from intent_board.roles.text import RoleText, load
 from intent_board.runtimes import Outcome as Ended
@@ -27,7 +26,7 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
     """Have the intent judged and return the decision as an event; a refused answer creates nothing."""
     text = load("operator", context.config)
     repository = claim.card.repository
-    branch = refresh(context, repository)
+    branch = context.workspace.fetch(repository)
     commit = context.workspace.tip(repository, branch)
     order_text = _order(claim, context, text, branch, commit)
     result = read(claim, context, commit, lambda tree: order_text)

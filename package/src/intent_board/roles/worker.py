@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
-from intent_board.roles import base, builder, fixer, inspector, interim, mirrors, operator, planner, publish, reviewer
+from intent_board.roles import base, builder, fixer, inspector, interim, operator, planner, publish, reviewer
 from intent_board.roles.base import Context, Outcome, PutBack, Stopped
 from intent_board.store import Claim, StaleClaim, StoreError
 from intent_board.workspace import WorkspaceError
@@ -36,8 +36,6 @@ def drain(queue: str, slot: int, context: Context) -> int:
     context.store.doorbells.consume(queue, slot)
     served, began = 0, time.monotonic()
     while not context.signals.stopping:
-        if queue == mirrors.PUBLISHER:
-            mirrors.answer_requests(context)
         if served and time.monotonic() - began > base.queue_seconds(queue, context.config):
             context.store.doorbells.ring(queue)
             break

@@ -88,11 +88,6 @@ class Workspace:
         return self._mirror(repository).fetch()
 
     @_said
-    def branch(self, repository: str) -> str:
-        """The repository's branch as of the last fetch."""
-        return self._mirror(repository).head
-
-    @_said
     def tip(self, repository: str, branch: str) -> str | None:
         """The branch's commit as of the last fetch; None when it has none yet."""
         return self._mirror(repository).tip(branch)
