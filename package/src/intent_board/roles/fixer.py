@@ -14,7 +14,6 @@ from intent_board.contracts.fixer import Result, parse_result
 from intent_board.roles import base, order
 from intent_board.roles.base import Context, Outcome, PutBack
 from intent_board.roles.history import left_behind, negative_reviews
-from intent_board.roles.mirrors import refresh
 from intent_board.roles.text import RoleText, load
 from intent_board.runtimes import Outcome as Ended
 from intent_board.runtimes import RunResult
@@ -41,7 +40,7 @@ class Bench:
 def work(claim: Claim, context: Context) -> Outcome | PutBack:
     """One repair of exactly the job's commit; what was pushed counts only when it is proved."""
     text = load("fixer", context.config)
-    refresh(context, claim.card.repository)
+    context.workspace.fetch(claim.card.repository)
     bench = _bench(claim, context)
     try:
         return _repair(claim, context, text, bench)

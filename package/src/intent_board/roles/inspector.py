@@ -13,7 +13,6 @@ from intent_board.contracts.inspector import Inspection, parse_inspection, parse
 from intent_board.roles import base, order
 from intent_board.roles.base import Context, Outcome, PutBack
 from intent_board.roles.history import left_behind, negative_reviews
-from intent_board.roles.mirrors import refresh
 from intent_board.roles.reading import read
 from intent_board.roles.reviewer import exists
 from intent_board.roles.text import RoleText, load
@@ -28,7 +27,7 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
     """One look at one commit: the card's own, or the tip of the branch.  A refused answer is only recorded."""
     text = load("inspector", context.config)
     card, task = claim.card, str(claim.job.snapshot["task"])
-    branch = refresh(context, card.repository)
+    branch = context.workspace.fetch(card.repository)
     commit = claim.job.snapshot.get("commit") or context.workspace.tip(card.repository, branch)
     order_text = _order(claim, context, text, commit)
     missing: list[str] = []

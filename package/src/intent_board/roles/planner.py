@@ -10,7 +10,6 @@ from intent_board.contracts.planner import parse_split
 from intent_board.roles import base, order
 from intent_board.roles.base import Context, Outcome, PutBack
 from intent_board.roles.history import left_behind
-from intent_board.roles.mirrors import refresh
 from intent_board.roles.order import TAKEN_SLUGS_SHOWN
 from intent_board.roles.reading import read
 from intent_board.roles.text import RoleText, load
@@ -22,7 +21,7 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
     """Have what is left of the card cut into children; a refused answer creates none."""
     text = load("planner", context.config)
     card = claim.card
-    branch = refresh(context, card.repository)
+    branch = context.workspace.fetch(card.repository)
     commit = context.workspace.tip(card.repository, branch)
     order_text = _order(claim, context, text, branch, commit)
     result = read(claim, context, commit, lambda tree: order_text)
