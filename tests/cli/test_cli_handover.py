@@ -73,7 +73,7 @@ def elsewhere(board: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(desk, "who_asks", lambda state_dir: ThroughSudo("intent-board"))
     monkeypatch.setattr(asker.sys, "argv", ["/run/current-system/sw/bin/board"])
     monkeypatch.setattr(asker.os, "execvp", take_over)
-    monkeypatch.setattr(asker.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, board.sudo_says))
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, board.sudo_says))
     board.sudo_says = 0
     return board
 

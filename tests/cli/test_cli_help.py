@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from intent_board.cli.board import COMMANDS, main
+import intent_board
+from intent_board.cli.board import ALIASES, COMMANDS, main
 
+SOURCE = Path(intent_board.__file__).parent
+DOCUMENTS = [Path(__file__).parents[2] / name for name in ("README.md", "docs/operations.md", "docs/decisions.md")]
 HEAVY = ("sqlalchemy", "alembic", "rich", "pydantic", "apprise", "pathspec")
 
 
@@ -26,11 +31,10 @@ def every_command() -> dict[str, click.Command]:
     return found
 
 
-def loaded_by(*arguments: str) -> set[str]:
-    program = (
-        "import sys\nfrom intent_board.cli.board import main\n"
-        f"main({list(arguments)!r}, standalone_mode=False)\nprint('\\n'.join(sys.modules), file=sys.stderr)"
-    )
+def loaded_by(*lines: str) -> set[str]:
+    """The modules that a fresh process has loaded after running these commands."""
+    runs = "\n".join(f"main({line.split()!r}, standalone_mode=False)" for line in lines)
+    program = f"import sys\nfrom intent_board.cli.board import main\n{runs}\nprint(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stderr.split())
 
@@ -39,9 +43,8 @@ def test_help_loads_nothing_heavy() -> None:
     assert loaded_by("--help") & set(HEAVY) == set()
 
 
-@pytest.mark.parametrize("words", sorted(COMMANDS))
-def test_help_of_a_command_opens_no_store(words: str) -> None:
-    assert loaded_by(words, "--help") & {"sqlalchemy", "alembic", "rich", "apprise"} == set()
+def test_the_help_of_no_command_opens_a_store_or_draws() -> None:
+    assert loaded_by(*(f"{name} --help" for name in COMMANDS)) & {"sqlalchemy", "alembic", "rich", "apprise"} == set()
 
 
 @pytest.mark.parametrize("words", sorted(every_command()))
@@ -59,3 +62,19 @@ def test_the_help_names_every_command() -> None:
 def test_an_unknown_command_is_wrong_usage() -> None:
     result = CliRunner().invoke(main, ["delete"])
     assert (result.exit_code, "No such command" in result.output) == (2, True)
+
+
+def test_every_command_that_the_board_tells_people_to_use_exists() -> None:
+    """`board WORD` in backticks, or in a message as something to do with a slug."""
+    known = {*COMMANDS, *ALIASES, "--help", "COMMAND", "--config"}
+    told = {
+        (path.name, word)
+        for path in [*SOURCE.rglob("*.py"), *DOCUMENTS]
+        for found in re.findall(
+            r"`board (--?[a-z]+|[a-zA-Z]+)|(?:with|use|see|then|or|[:;,(]) board ([a-z]+) \{", path.read_text()
+        )
+        for word in found
+        if word
+    }
+    assert len(told) > 20
+    assert {pair for pair in told if pair[1] not in known} == set()

@@ -3,3 +3,8 @@
 A role proposes, the wrapper disposes: every model answer is untrusted data until a strict contract has
 accepted it whole.  The rooms of this package and their one-way imports are described in docs/architecture.md.
 """
+
+import os
+
+# Other packages' plugins have no business in how configurations are read, and looking for them costs each start.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -94,6 +93,8 @@ def run_again(user: str, arguments: Sequence[str], file: Path | None, *, group: 
 
     `arguments` already say `-` where they named the file.  Raises Failure when sudo's rules do not allow it.
     """
+    import subprocess  # seldom needed, and slow to load
+
     command = ["sudo", "-n", "-u", user, "--", str(Path(sys.argv[0]).absolute()), *arguments]
     try:
         # `-l` asks the rules without running anything, so that a refusal is ours to explain.

@@ -54,7 +54,7 @@ def sentence(path: Path, error: BaseException | None) -> str:
     # Extended names continue the plain ones: SQLITE_READONLY_DIRECTORY, SQLITE_IOERR_WRITE.
     said = next((text for start, text in _SENTENCES.items() if name.startswith(start)), None)
     if said is None:
-        said = "refused an operation; the log has the details, `board check` looks at the whole store"
+        said = "refused an operation; the journal has the details, and a backup may be needed"
     return f"The store {path} {said} ({error})."
 
 
