@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -148,3 +151,14 @@ def test_ago(seconds: int, shown: str) -> None:
 
 def test_a_time_that_no_clock_shows_does_not_stop_a_list() -> None:
     assert stamp(1e300).endswith(" s") and stamp(None) == ""
+
+
+def test_a_backup_is_a_whole_store_that_only_the_owner_makes(board: Any) -> None:
+    board.submit("one")
+    first, second = (board.ok("backup").strip() for _ in range(2))
+    assert first != second
+    with closing(sqlite3.connect(first)) as copy:
+        assert copy.execute("SELECT slug FROM cards").fetchall() == [("one",)]
+    assert os.stat(first).st_mode & 0o077 == 0
+    board.owned_by("daemon")
+    assert "only the owner daemon" in board.refused("backup")

@@ -42,6 +42,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "The board itself": {
         "init": ("init", "Make the state directory and the store."),
+        "backup": ("init", "Copy the store while the board goes on (owner)."),
         "config": ("config", "Print an example configuration, check one, or show the one in force."),
         "resume": ("gates", "Let a paused runtime work again (owner)."),
         "completion": ("completion", "Print the completion script for a shell."),
