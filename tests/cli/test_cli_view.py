@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,6 +159,6 @@ def test_a_backup_is_a_whole_store_that_only_the_owner_makes(board: Any) -> None
     assert first != second
     with closing(sqlite3.connect(first)) as copy:
         assert copy.execute("SELECT slug FROM cards").fetchall() == [("one",)]
-    assert os.stat(first).st_mode & 0o077 == 0
+    assert Path(first).stat().st_mode & 0o077 == 0
     board.owned_by("daemon")
     assert "only the owner daemon" in board.refused("backup")
