@@ -11,7 +11,7 @@ import click
 from intent_board.cli.context import print_json
 from intent_board.cli.failure import Failure, sentences, visible
 from intent_board.config import load
-from intent_board.deploy import Flags, Host, Outcome, Report, deploy_blunix, recover
+from intent_board.deploy import DeployRefused, Flags, Host, Outcome, Report, deploy_blunix, recover
 from intent_board.deploy.host import prove_configuration
 from intent_board.deploy.outcome import GOOD
 
@@ -66,7 +66,14 @@ def _deploy(slug: str | None, flags: Flags, only_recover: bool, as_json: bool) -
         raise Failure("only root deploys: sudo board-deploy, or board-deploy --dry-run for everybody")
     prove_configuration(host)
     config = load(host.config_file)
-    reports = recover(config, host=host) if only_recover else deploy_blunix(config, slug, flags=flags, host=host)
+    try:
+        reports = recover(config, host=host) if only_recover else deploy_blunix(config, slug, flags=flags, host=host)
+    except DeployRefused as refusal:
+        if slug is not None or not refusal.later:
+            raise
+        # For the units another deployment that runs is no failure: it, or the next tick, does what is left.
+        click.echo(visible(str(refusal)), err=True)
+        return 0
     if as_json:
         print_json([asdict(report) for report in reports])
     for report in () if as_json else reports:

@@ -19,6 +19,7 @@ from intent_board.board.model import JobState, Phase, Refused, Status
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
 from intent_board.store import Claim, Store, StoreError, open_store
+from intent_board.store.doorbells import Doorbells
 
 #: Who acts when trusted code does something by itself (docs/states.md).
 _BOARD = "board"
@@ -32,7 +33,12 @@ def main() -> None:
     if os.geteuid() == 0 and not question.get("rehearsal"):
         sys.exit("the board is not opened by root; the deployer asks as the service user")
     try:
-        store = open_store(configuration.load(question["config"]))
+        config = configuration.load(question["config"])
+        if question["do"] == "ready":
+            # Before anything that can fail: a bell that goes on ringing would start the deployer again and again.
+            Doorbells(config).consume(_QUEUE, 0)
+            boundary("evidence: bell consumed")
+        store = open_store(config)
         answer = _ANSWERS[question["do"]](store, question)
     except (configuration.ConfigError, StoreError, Refused) as error:
         sys.exit(str(error))
@@ -62,9 +68,6 @@ def _evidence(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ready(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
-    # Consumed before the store is read: whoever rings from now on is heard by the next run.
-    store.doorbells.consume(_QUEUE, 0)
-    boundary("evidence: bell consumed")
     store.recover()
     now, found = time.time(), []
     for line in store.cards(phases=[Phase.BEREIT]):

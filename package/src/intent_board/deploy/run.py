@@ -76,7 +76,7 @@ class Done:
 def as_user(account: Account, argv: Sequence[str]) -> list[str]:
     """The command line that runs `argv` as this user and nothing more, and ends it when the deployer ends."""
     ids = [f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups"]
-    return ["setpriv", *ids, "--inh-caps=-all", "--no-new-privs", "--pdeathsig=KILL", "--", *argv]
+    return ["setpriv", *ids, "--no-new-privs", "--pdeathsig=KILL", "--", *argv]
 
 
 def run(
