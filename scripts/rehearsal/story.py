@@ -336,15 +336,20 @@ def play(top: Path, runtime: str) -> tuple[dict[str, Any], list[str]]:
     environment.pop("SUDO_UID", None)
     one = Play(config, file, environment, open_store(config), logs, PATIENCE_SECONDS[runtime])
     say(f"One intent, {PARENT}, for a repository in {top}.\n")
+    wrong: list[str] = []
     try:
         one.run("board", "submit", str(intent), "--slug", PARENT)
         one.until_settled()
+    except GoneWrong as error:
+        if one.store.find(PARENT) is None:
+            raise
+        wrong.append(str(error))
     finally:
         one.end()
     end = outcome(one.store)
     say("\n$ board list\n" + one.run("board", "list"))
     say("$ git log --graph --oneline main\n" + git("log", "--graph", "--oneline", "main", cwd=remote))
-    wrong = list(faults(end, remote, runtime))
+    wrong += faults(end, remote, runtime)
     if wrong:
         say(f"$ board why {PARENT}\n" + one.run("board", "why", PARENT))
     return end, wrong
@@ -375,4 +380,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("rehearse: interrupted")
+        sys.exit(130)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from intent_board import sandbox
 from intent_board.board.model import Card, Job
 from intent_board.config import BoardConfig, parse
@@ -19,7 +21,7 @@ from intent_board.roles.base import Context
 from intent_board.roles.scheduler import tick_once
 from intent_board.roles.worker import drain
 from intent_board.runtimes import Credentials
-from intent_board.store import open_store
+from intent_board.store import Claim, open_store
 from intent_board.workspace import Workspace
 
 OWNER = "lukas"
@@ -84,6 +86,10 @@ def seed(top: Path) -> None:
     git("add", ".", cwd=source)
     git("commit", "-q", "-m", "Begin", cwd=source)
     git("push", "-q", str(remote), "HEAD:refs/heads/main", cwd=source)
+
+
+class Killed(BaseException):
+    """Stands for `kill -9`: nothing of ours runs any more, and the kernel frees the lock."""
 
 
 @dataclass
@@ -184,6 +190,27 @@ class Bench:
     def drained(self, queue: str, slug: str = "greet") -> Card:
         drain(queue, 0, self.context)
         return self.store.card(slug)
+
+    def die(self, monkeypatch: pytest.MonkeyPatch, queue: str, place: str) -> None:
+        """Let a worker serve the queue and die when it calls this method of the workspace."""
+        held: list[Claim] = []
+        claim = self.store.claim
+
+        def remember(queue: str, *, slot: int = 0) -> Claim | None:
+            if (taken := claim(queue, slot=slot)) is not None:
+                held.append(taken)
+            return taken
+
+        def killed(*arguments: object, **named: object) -> None:
+            raise Killed
+
+        with monkeypatch.context() as patched:
+            patched.setattr(self.store, "claim", remember)
+            patched.setattr(Workspace, place, killed)
+            with pytest.raises(Killed):
+                self.drained(queue)
+        for taken in held:
+            taken._let_go(None)
 
     def in_review(self, slug: str = "greet") -> Card:
         """A card whose commit waits for its review."""

@@ -146,3 +146,24 @@ fixed("not_applicable", summary=f"seen: {{outside}}")
     if sandbox.available() is not None:
         pytest.skip("no sandbox works here, so nothing is hidden")
     assert "seen: []" in card.reason
+
+
+def test_a_pushed_repair_outlives_the_worker_that_got_its_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused(bench)
+    bench.agent(PUSH + "write('hi\\n'); [step() for _ in range(5)]; hash = commit(); push(); repaired(hash)")
+    bench.die(monkeypatch, "repair", "take")
+    bench.ticked()
+    card = repair(bench, "sys.exit('a second run')")
+    assert card.phase == "im_review", card.reason
+    assert list((bench.top / "state" / "quarantines").iterdir()) == []
+
+
+def test_a_quarantine_that_nobody_took_goes_with_its_card(bench: Bench) -> None:
+    refused(bench)
+    repair(bench, "write('x'); commit(); push(); fixed('failed', failure='gave up')")
+    quarantines = bench.top / "state" / "quarantines"
+    bench.ticked()
+    assert len(list(quarantines.iterdir())) == 1
+    bench.store.happen("greet", "archive", actor=OWNER)
+    bench.ticked()
+    assert list(quarantines.iterdir()) == []

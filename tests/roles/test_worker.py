@@ -17,35 +17,8 @@ from intent_board.roles import base, builder, worker
 from intent_board.roles.base import Signals
 from intent_board.runtimes import Credentials
 from intent_board.store import Claim, StoreError
-from intent_board.workspace import Workspace
 
 DONE = "open('greeting.txt', 'w').write('hello\\n'); step(); built()"
-
-
-class Killed(BaseException):
-    """Stands for `kill -9`: nothing of ours runs any more, and the kernel frees the lock."""
-
-
-def die(bench: Bench, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Let the builder's worker die when it calls this method of the workspace."""
-    held: list[Claim] = []
-    claim = bench.store.claim
-
-    def remember(queue: str, *, slot: int = 0) -> Claim | None:
-        if (taken := claim(queue, slot=slot)) is not None:
-            held.append(taken)
-        return taken
-
-    def killed(*arguments: object, **named: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(bench.store, "claim", remember)
-        patched.setattr(Workspace, place, killed)
-        with pytest.raises(Killed):
-            bench.drained("builder-schwer")
-    for taken in held:
-        taken._let_go(None)
 
 
 # --- a run that is not the work's fault ------------------------------------------------------------------------
@@ -119,7 +92,7 @@ def test_an_answer_outlives_the_worker_that_got_it(bench: Bench, monkeypatch: py
     """The run used its last step; were it run again, the attempt would come out as limit reached."""
     bench.building()
     bench.agent("[step() for _ in range(5)]; open('greeting.txt', 'w').write('once\\n'); built('Once.')")
-    die(bench, monkeypatch, "commit_tree")
+    bench.die(monkeypatch, "builder-schwer", "commit_tree")
     assert bench.store.card("greet").status == "running"
     card = bench.ticked()
     assert (card.phase, card.status, bench.job().interruptions) == ("in_umsetzung", "queued", 1)
@@ -139,7 +112,7 @@ def test_steps_of_an_interrupted_run_are_counted_on_and_its_report_goes_to_the_n
         open(os.environ["INTENT_BOARD_REPORT"], "w").write('{"done": ["hel"], "open": [], "next": "lo"}')
         step(); step(); step(); time.sleep(0.3); sys.exit(1)
     """)
-    die(bench, monkeypatch, "tree_report")
+    bench.die(monkeypatch, "builder-schwer", "tree_report")
     bench.ticked()
     assert bench.job().used_iterations == 3
     bench.agent("""
@@ -156,7 +129,7 @@ def test_steps_of_an_interrupted_run_are_counted_on_and_its_report_goes_to_the_n
 def test_an_attempt_whose_steps_are_used_up_is_not_run_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.building()
     bench.agent("[step() for _ in range(5)]; sys.exit(1)")
-    die(bench, monkeypatch, "tree_report")
+    bench.die(monkeypatch, "builder-schwer", "tree_report")
     bench.ticked()
     bench.agent(DONE)
     card = bench.drained("builder-schwer")
@@ -169,7 +142,7 @@ def test_an_interrupted_run_is_repeated_three_times_and_no_more(bench: Bench, mo
     bench.agent("step(); sys.exit(1)")
     for _ in range(4):
         assert bench.store.card("greet").phase == "in_umsetzung"
-        die(bench, monkeypatch, "tree_report")
+        bench.die(monkeypatch, "builder-schwer", "tree_report")
         bench.ticked()
     card = bench.store.card("greet")
     assert (card.phase, card.status) == ("klaerung_reparatur", "failed")

@@ -49,14 +49,24 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
 
 
 def _bench(claim: Claim, context: Context) -> Bench:
-    name, repository = f"{claim.job.id}-{claim.token}", claim.card.repository
-    clone = context.workspace.checkout(repository, claim.job.snapshot["commit"], name)
+    repository, run = claim.card.repository, f"{claim.job.id}-{claim.token}"
+    clone = context.workspace.checkout(repository, claim.job.snapshot["commit"], run)
     # The clone is fresh, so this is our own file still.
     with (clone / ".git" / "config").open("a") as config:
         config.write(IDENTITY)
-    quarantine = context.workspace.quarantine(repository, name)
+    answered = _answered_in(claim, context)
+    name = run if answered is None else answered.stem
+    quarantine = context.workspace.quarantine(repository, name) if answered is None else answered
     boundary("repair ready")
     return Bench(name, clone, quarantine, f"repair/{claim.card.slug}/{claim.job.attempt}")
+
+
+def _answered_in(claim: Claim, context: Context) -> Path | None:
+    """The quarantine of this job's run that answered before its worker died; what it pushed is in there."""
+    if not base.answer_file(claim, context.config).exists():
+        return None
+    runs = (context.config.state_dir / "quarantines").glob(f"{claim.job.id}-*.git")
+    return max(runs, key=lambda path: int(path.stem.partition("-")[2]), default=None)
 
 
 def _repair(claim: Claim, context: Context, text: RoleText, bench: Bench) -> Outcome | PutBack:

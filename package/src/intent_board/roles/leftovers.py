@@ -33,6 +33,7 @@ def look_after(config: BoardConfig, store: Store, workspace: Workspace) -> None:
     _remove_trees(config, store, workspace)
     boundary("old trees removed")
     _remove_of_jobs(config, store, workspace)
+    _remove_quarantines(config, store, workspace)
     boundary("leftovers removed")
 
 
@@ -86,9 +87,25 @@ def _remove_of_jobs(config: BoardConfig, store: Store, workspace: Workspace) -> 
         if (found := _ANSWER.fullmatch(entry.name)) and _is_over(config, store, int(found[1]), None):
             entry.unlink(missing_ok=True)
     for entry in _entries(config.state_dir / "reports"):
-        card = store.find(entry.name.partition(".")[0])
-        if card is None or card.phase in TREE_IS_OVER:
+        if _card_is_over(store, entry.name.partition(".")[0]):
             remove_run_dir(entry)
+
+
+def _remove_quarantines(config: BoardConfig, store: Store, workspace: Workspace) -> None:
+    """What a Fixer pushed and nobody took stays for a person to look at, as long as its card goes on."""
+    for entry in _entries(config.state_dir / "quarantines"):
+        found = _RUN.fullmatch(entry.name.removesuffix(".git"))
+        line = store.job(int(found[1])) if found else None
+        if found is None or (line is not None and not _card_is_over(store, line.job.slug)):
+            continue
+        with _logged(f"{entry} can't be removed now"):
+            if line is None or not _is_worked_on(config, store, line.job.slug):
+                remove_run_dir(entry)
+
+
+def _card_is_over(store: Store, slug: str) -> bool:
+    card = store.find(slug)
+    return card is None or card.phase in TREE_IS_OVER
 
 
 def _is_over(config: BoardConfig, store: Store, job_id: int, token: int | None) -> bool:
