@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 __all__ = ["Claim", "FamilyProof", "StaleClaim", "Store", "StoreError", "UnknownCard", "open_store"]
 
 #: How many cards' intent files are looked at in one tick beside those that changed.
-_FILES_PER_TICK = 64
+_FILES_PER_TICK = 32
 #: How often a tick looks again after it parked a card.
 _LOOKS = 10
 
