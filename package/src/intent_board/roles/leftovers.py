@@ -59,9 +59,9 @@ def _keep_refs(config: BoardConfig, store: Store, workspace: Workspace) -> None:
 
 def _remove_trees(config: BoardConfig, store: Store, workspace: Workspace) -> None:
     waiting = {wanted.slug for wanted in store.pending_refs()}
-    for tree in _entries(config.state_dir / "trees"):
-        with _logged(f"the tree of {tree.name} can't be removed now"):
-            card = store.find(tree.name)
+    for slug in workspace.trees():
+        with _logged(f"the tree of {slug} can't be removed now"):
+            card = store.find(slug)
             if card is None or card.phase not in TREE_IS_OVER or card.slug in waiting:
                 continue
             if not _is_worked_on(config, store, card.slug):

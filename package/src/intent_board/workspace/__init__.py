@@ -261,6 +261,10 @@ class Workspace:
             return None
         return report.save_tree(self._mirror(repository), Tree(tree, self._ignored), slug, self._mark(slug).base)
 
+    def trees(self) -> list[str]:
+        """The slugs of all cards that have a clone, or what is left of one."""
+        return sorted(clone.slugs(self._trees))
+
     @_said
     def remove_tree(self, repository: str, slug: str) -> None:
         """Remove the card's clone; work in it that no branch and no kept ref has is saved as save_tree does first."""

@@ -176,6 +176,13 @@ class Mark:
             return Mark()
 
 
+def slugs(trees: Path) -> set[str]:
+    """The cards that have a clone, or the mark of one whose removal was interrupted."""
+    names = [path.name for path in trees.iterdir()] if trees.is_dir() else []
+    marks = {name[1:-5] for name in names if name.startswith(".") and name.endswith(".json")}
+    return marks | {name for name in names if not name.startswith(".")}
+
+
 def remove_tree(trees: Path, locks: Path, slug: str) -> None:
     """Remove a clone and its mark.  The caller has made sure that its work is safe."""
     with lock(locks / "trees.lock", timeout=LOCK_TIMEOUT):
