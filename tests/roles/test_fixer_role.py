@@ -167,3 +167,31 @@ def test_a_quarantine_that_nobody_took_goes_with_its_card(bench: Bench) -> None:
     bench.store.happen("greet", "archive", actor=OWNER)
     bench.ticked()
     assert list(quarantines.iterdir()) == []
+
+
+def test_a_builder_after_a_repair_goes_on_from_the_repaired_commit(bench: Bench) -> None:
+    refused(bench)
+    fixed = repair(bench, "write('hi\\n'); hash = commit(); push(); repaired(hash)")
+    bench.agent(LOUD)
+    bench.drained("review")
+    bench.store.happen("greet", "retry", actor=OWNER)
+    bench.ticked()
+    bench.agent("""
+        assert open("greeting.txt").read() == "hi\\n" and facts["continues"]
+        while True: step(); time.sleep(0.01)
+    """)
+    assert bench.drained("builder-schwer").phase == "geplant"
+    bench.ticked()
+    bench.agent("open('greeting.txt', 'a').write('there\\n'); built()")
+    card = bench.drained("builder-schwer")
+    assert (card.phase, card.base) == ("im_review", fixed.base), card.reason
+    mirror = bench.top / "state" / "mirrors" / "demo.git"
+    assert git("rev-parse", f"{card.commit}^", cwd=mirror) == fixed.commit
+    assert bench.job().snapshot["paths"] == ["greeting.txt"]
+    bench.push("Meanwhile", other__md="x")
+    bench.agent("final(review())")
+    bench.drained("review")
+    assert bench.drained("publish").phase == "im_review"
+    bench.drained("review")
+    assert bench.drained("publish").phase == "bereit_fuer_deployment"
+    assert git("show", "main:greeting.txt", cwd=bench.remote) == "hi\nthere"

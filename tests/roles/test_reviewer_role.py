@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from roles_bench import Bench
 
-from intent_board.roles.reviewer import evidence_notes
+from intent_board.roles.reviewer import evidence_notes, exists
 
 BLOCKER = """final(review("planung_mit_feedback", [dict(severity="blocker", path=None, text="Too loud.")], False))"""
 
@@ -134,3 +135,16 @@ def test_a_foreign_card_waits_for_the_owner(bench: Bench) -> None:
     bench.drained("builder-leicht")
     bench.agent("final(review())")
     assert bench.drained("review").phase == "wartet_auf_commitfreigabe"
+
+
+def test_a_summary_made_to_be_slow_is_not(tmp_path: Path) -> None:
+    began = time.monotonic()
+    for text in ("+" * 1_000_000, "a/" * 500_000, "`" * 1_000_000, "a/" + "-" * 1_000_000):
+        assert len(evidence_notes(text, tmp_path, [])) <= 50
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("path", ["a/" * 3000 + "a", "b" * 300, "loop/x", "nul\0/x", "../x", "/etc/passwd"])
+def test_a_path_that_can_not_be_is_simply_not_there(tmp_path: Path, path: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert exists(tmp_path, path) is False

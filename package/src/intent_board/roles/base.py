@@ -359,6 +359,12 @@ def failed_checks(checks: Sequence[CheckResult]) -> str | None:
     return "checks of the commit failed: " + ", ".join(words)
 
 
+def brief(text: str, limit: int = 500) -> str:
+    """A text as one line for a card's reason; the whole of it is kept elsewhere."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
 def trailers(claim: Claim) -> dict[str, str]:
     """What a commit of the board says about its origin."""
     return {"Intent": claim.card.slug, "Board-Job": str(claim.job.id)}

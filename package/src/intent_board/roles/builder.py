@@ -28,12 +28,17 @@ ENDINGS = {Ended.LIMIT_REACHED: Event.BUILD_LIMIT, Ended.TIMED_OUT: Event.BUILD_
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an attempt works: tree and base, branch and tip, and whether work of an earlier attempt is in it."""
+    """Where an attempt works: its tree, the branch and its tip, and whether work of an earlier attempt is in the tree.
+
+    `base` is the commit that the tree was made at, `start` the one that the card's whole change begins from: the same,
+    unless the tree continues a commit of the card that is not on the branch yet.
+    """
 
     tree: Path
     branch: str
     tip: str | None
     base: str | None
+    start: str | None
     continues: bool
 
 
@@ -67,9 +72,16 @@ def _place(claim: Claim, context: Context) -> Place:
     branch = workspace.fetch(card.repository)
     tip = workspace.tip(card.repository, branch)
     continues = workspace.tree(card.slug) is not None
-    tree = workspace.clone(card.repository, card.slug, tip)
+    from_commit = tip
+    if continues and card.commit is not None and not workspace.holds(card.slug, card.commit):
+        # A Fixer's or a rebased commit: built on in the old tree, the next commit would undo it without a word.
+        workspace.remove_tree(card.repository, card.slug)
+        from_commit = card.commit
+    tree = workspace.clone(card.repository, card.slug, from_commit)
     boundary("tree ready")
-    return Place(tree, branch, tip, workspace.base(card.slug), continues)
+    base = workspace.base(card.slug)
+    on_branch = base is None or tip is None or workspace.is_ancestor(card.repository, base, tip)
+    return Place(tree, branch, tip, base, base if on_branch else card.base, continues)
 
 
 def _run(claim: Claim, context: Context, place: Place, text: str) -> RunResult | PutBack:
@@ -141,7 +153,8 @@ def _prove(claim: Claim, context: Context, place: Place, answer: Result) -> tupl
         return event, {"reason": str(error), "findings": {"reason": str(error), "detail": list(error.detail)}}
     boundary("commit made")
     if commit is not None:
-        data = {"commit": commit.hash, "base": commit.base, "paths": list(commit.paths)}
+        paths = list(workspace.paths_changed(card.repository, place.start, commit.hash))
+        data = {"commit": commit.hash, "base": place.start, "paths": paths}
         return _checked(claim, context, place, answer, Event.BUILT, data)
     if card.kind is Kind.SYNTHESIS and place.tip is not None:
         # Nothing is missing between the children: the branch as they left it is what is to be judged.
@@ -149,7 +162,7 @@ def _prove(claim: Claim, context: Context, place: Place, answer: Result) -> tupl
         paths = list(workspace.paths_changed(card.repository, start, place.tip))
         data = {"commit": place.tip, "base": start, "paths": paths}
         return _checked(claim, context, place, answer, Event.BUILD_NO_CHANGES, data)
-    return Event.BUILD_NO_CHANGES, {"reason": f"the Builder changed nothing: {answer.summary}"}
+    return Event.BUILD_NO_CHANGES, {"reason": base.brief(f"the Builder changed nothing: {answer.summary}")}
 
 
 def _checked(

@@ -107,8 +107,8 @@ def _judged(claim: Claim, context: Context, bench: Bench, result: RunResult) -> 
     if answer.outcome == "needs_input":
         return Event.FIX_NEEDS_INPUT, {"question": answer.question, "required_action": answer.required_action}
     if answer.outcome == "not_applicable":
-        return Event.FIX_NOT_APPLICABLE, {"reason": f"the Fixer sees no defect: {answer.summary}"}
-    return Event.FIX_FAILED, {"reason": f"the Fixer failed: {answer.failure}"}
+        return Event.FIX_NOT_APPLICABLE, {"reason": base.brief(f"the Fixer sees no defect: {answer.summary}")}
+    return Event.FIX_FAILED, {"reason": base.brief(f"the Fixer failed: {answer.failure}")}
 
 
 def _proved(claim: Claim, context: Context, bench: Bench, answer: Result) -> tuple[Event, dict[str, Any]]:

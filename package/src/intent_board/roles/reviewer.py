@@ -21,8 +21,10 @@ from intent_board.store import Claim
 
 #: A diff beyond this is read in the checkout.
 DIFF_LIMIT = 200_000
+#: Of a summary, and of what is doubtful in it; nobody reads more.
+SUMMARY_READ, NOTES_SHOWN = 64 * 1024, 50
 #: A relative path as people write it: with a slash, or in backticks with an extension.
-_PATH = re.compile(r"(?<![\w/:.@-])((?:[\w.+-]+/)+[\w.+-]*\w)|`([\w+-][\w.+-]*\.[A-Za-z]\w{0,7})`")
+_PATH = re.compile(r"(?<![\w/:.@+-])((?:[\w.+-]+/)+[\w.+-]*\w)|`([\w+-][\w.+-]*\.[A-Za-z]\w{0,7})`")
 
 
 def work(claim: Claim, context: Context) -> Outcome | PutBack:
@@ -50,7 +52,9 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
     data: dict[str, Any] = {"commit": commit, "report": asdict(report)}
     if report.approved:
         return Outcome(Event.APPROVED, data | {"protected": protected(claim, context)}, result.text, kept)
-    return Outcome(Event.NEGATIVE, data | {"reason": f"the review was negative: {report.summary}"}, result.text, kept)
+    return Outcome(
+        Event.NEGATIVE, data | {"reason": base.brief(f"the review was negative: {report.summary}")}, result.text, kept
+    )
 
 
 def protected(claim: Claim, context: Context) -> list[str]:
@@ -98,13 +102,19 @@ def _order(claim: Claim, context: Context, text: RoleText, tree: Path) -> str:
 
 def evidence_notes(summary: str, tree: Path, changed: Sequence[str]) -> list[str]:
     """What is doubtful in a summary: paths it names that are neither in the commit nor changed by it."""
-    named = dict.fromkeys(match[1] or match[2] for match in _PATH.finditer(summary))
+    named = dict.fromkeys(match[1] or match[2] for match in _PATH.finditer(summary[:SUMMARY_READ]))
     missing = [path for path in named if path not in changed and not exists(tree, path)]
-    return [f"The summary names {path}, which is not in this commit." for path in missing]
+    return [f"The summary names {path}, which is not in this commit." for path in missing[:NOTES_SHOWN]]
 
 
 def exists(tree: Path, path: str) -> bool:
-    """Whether a checkout has a path."""
-    # A link of the commit may point anywhere, so nothing is followed beyond the checkout.
+    """Whether a path that somebody named is in a checkout.  No link of the commit is followed out of it."""
     inside = tree / path
-    return ".." not in path.split("/") and inside.parent.resolve().is_relative_to(tree.resolve()) and inside.exists()
+    try:
+        if ".." in path.split("/") or not inside.parent.resolve().is_relative_to(tree.resolve()):
+            return False
+        inside.lstat()
+    except (OSError, RuntimeError, ValueError):
+        # Missing; or too long a name, a loop of links, a NUL: there is no such file.
+        return False
+    return True

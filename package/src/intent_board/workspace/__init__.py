@@ -115,6 +115,12 @@ class Workspace:
         """The commit that the card's clone was made at; None: an unborn branch, or no clone."""
         return self._mark(slug).base
 
+    @_said
+    def holds(self, slug: str, commit: str) -> bool:
+        """Whether the card's clone was made at this commit, or this is the last one made from it."""
+        mark = self._mark(slug)
+        return commit in (mark.base, mark.commit)
+
     def objects(self, repository: str) -> Path:
         """What clones and checkouts of a repository borrow: to be mounted read-only at its own path."""
         return self._mirror(repository).path / "objects"
