@@ -371,6 +371,7 @@ def main() -> None:
         slug = rest[0] if rest else None
         reports = deploy_blunix(machine.config, slug, flags=Flags(first="first" in rest), host=machine.host())
     print(json.dumps([report.outcome for report in reports]))
+    print(*(report.sentence for report in reports), sep="\n", file=sys.stderr)
 
 
 if __name__ == "__main__":

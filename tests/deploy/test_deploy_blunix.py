@@ -542,3 +542,40 @@ def test_root_leaves_no_file_where_the_build_user_works(machine: Machine, board:
     deployed(machine, board)
     strangers = [path for path in Path(machine.root / "build").rglob("*") if path.lstat().st_uid != BUILDER.uid]
     assert strangers == []
+
+
+def test_the_build_user_has_the_fetch_key_only_while_it_fetches(
+    machine: Machine, board: FakeBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = machine.root / "keys"
+    keys.mkdir(mode=0o700)
+    (keys / "read-key").write_text("secret words")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(keys))
+    machine.configure()
+    config = machine.config
+    repository = config.repositories["nixos"].model_copy(update={"fetch_credential": "read-key"})
+    config = config.model_copy(update={"repositories": {"nixos": repository}})
+    # A git that looks whether the key is there while it fetches, and tells.
+    seen = machine.root / "seen"
+    seen.mkdir()
+    seen.chmod(0o777)
+    copy = machine.root / "build/credential"
+    look = f"stat -c %a:%u {copy} > {seen}/key; cat {copy} >> {seen}/key"
+    on = 'PATH=$(echo "$PATH" | cut -d: -f2-) exec git "$@"'
+    machine.script("git", f'#!/bin/sh\ncase " $* " in *" fetch "*) {look};; esac\n{on}\n')
+    board.card("card", machine.commit())
+    report = deploy_blunix(config, "card", flags=FIRST, host=machine.host())[-1]
+    assert report.outcome is Outcome.DEPLOYED, report
+    assert (seen / "key").read_text() == f"600:{BUILDER.uid}\nsecret words"
+    assert not copy.exists() and "secret words" not in records(machine.host())[-1].path.read_text()
+
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY")
+    board.card("next", machine.commit())
+    report = deploy_blunix(config, "next", host=machine.host())[-1]
+    assert report.outcome is Outcome.REFUSED and "not loaded here" in report.sentence
+
+
+def test_a_lock_that_is_taken_during_the_dry_activation_is_waited_for(machine: Machine, board: FakeBoard) -> None:
+    board.card("card", machine.commit(DRY_CODE="11"))
+    assert deploy(machine).outcome is Outcome.BUSY
+    assert machine.current == machine.profile == machine.old_path

@@ -293,3 +293,29 @@ def test_own_cpu_of_a_deployment_is_small(machine: Machine, real: RealBoard, tmp
     )  # fmt: skip
     reports, used = done.stdout.splitlines()
     assert reports == '["deployed"]' and float(used) <= 0.5
+
+
+def python_for_everybody(argv: list[str]) -> list[str]:
+    """The same command where every user can reach this Python, which may be installed in root's own home."""
+    prefix = Path(sys.base_prefix)
+    closed = [parent for parent in reversed(prefix.parents) if not parent.stat().st_mode & 0o001]
+    if not closed:
+        return ["sh", "-c", 'umask 077 && exec "$@"', "sh", *argv]
+    mounts = (
+        f"umask 022 && mount --bind {prefix} /mnt && mount -t tmpfs -o mode=755 tmpfs {closed[0]} && "
+        f'mkdir -p {prefix} && umask 077 && mount --bind /mnt {prefix} && exec "$@"'
+    )
+    return ["unshare", "--mount", "sh", "-c", mounts, "sh", *argv]
+
+
+def test_root_needs_no_capability_but_to_become_the_other_users(machine: Machine, real: RealBoard) -> None:
+    """The unit's bounding set: without CAP_DAC_OVERRIDE, CAP_CHOWN, CAP_FOWNER and CAP_KILL."""
+    real.ready("card", machine.commit())
+    script = Path(__file__).with_name("scratch_host.py")
+    drop = ["setpriv", "--bounding-set=-all,+setuid,+setgid", "--no-new-privs", "--"]
+    done = subprocess.run(
+        python_for_everybody([*drop, sys.executable, str(script), str(machine.root), "really", "card", "first"]),
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == '["deployed"]', done.stdout + done.stderr
+    assert real.card("card")["phase"] == "deployed" and machine.current == machine.profile != machine.old_path

@@ -113,7 +113,14 @@ def _prove_system(path: Path, name: str, host: Host) -> None:
     for part in ("nixos-version", "bin/switch-to-configuration"):
         if not (path / part).exists():
             raise DeployRefused(f"{path} has no {part}; the attribute is no NixOS system")
-    written = path / "etc/hostname"
-    if written.exists() and label(written.read_text(errors="replace")) != label(name):
-        said = written.read_text(errors="replace").strip()[:80]
+    said = _first_line(path / "etc/hostname")
+    if said is not None and label(said) != label(name):
         raise DeployRefused(f"the system built for {name!r} calls itself {said!r}; set networking.hostName to {name!r}")
+
+
+def _first_line(path: Path) -> str | None:
+    """The first line of a small file of the built system, which may link to anything; None when there is none."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return file.read(256).decode(errors="replace").split("\n")[0][:80]
