@@ -66,6 +66,7 @@ def model(tmp_path: Path) -> Bench:
     return bench
 
 
+@pytest.mark.faults
 def test_a_kill_between_any_two_steps_changes_nothing_about_the_end(tmp_path: Path, model: Bench) -> None:
     first = fresh(tmp_path, "first")
     passed = first.root / "boundaries"
@@ -83,6 +84,7 @@ def test_a_kill_between_any_two_steps_changes_nothing_about_the_end(tmp_path: Pa
         shutil.rmtree(bench.root)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("tenths", [1, 2, 3, 4, 5, 6])
 def test_a_kill_at_any_moment_changes_nothing_about_the_end(tmp_path: Path, model: Bench, tenths: int) -> None:
     bench = fresh(tmp_path, "bench")
@@ -107,6 +109,7 @@ def test_lock_files_of_a_dead_git_hold_nobody_up(bench: Bench) -> None:
     assert git("rev-parse", "refs/board/x", cwd=bench.mirror) == commit
 
 
+@pytest.mark.faults
 def test_a_git_that_outlives_its_worker_keeps_the_mirror_to_itself(tmp_path: Path, model: Bench) -> None:
     bench = fresh(tmp_path, "bench")
     bench.workspace.fetch("code")

@@ -133,3 +133,73 @@ def test_a_remote_that_is_not_there_is_named(tmp_path: Path) -> None:
     bench.remote.rename(tmp_path / "elsewhere")
     with pytest.raises(WorkspaceError, match=r"remote of .code. can.t be read: fatal: .*repository"):
         bench.workspace.fetch("code")
+
+
+def test_two_first_commits_of_an_unborn_branch(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path)
+    bench.workspace.fetch("code")
+    for name in ("one", "two"):
+        (bench.workspace.clone("code", name, None) / name).write_text("x\n")
+    one, two = (bench.commit(None, slug=name).hash for name in ("one", "two"))
+    assert bench.workspace.publish("code", "main", one) == Published(one)
+    assert bench.workspace.publish("code", "main", two) == Moved(one)
+    again = bench.workspace.rebase("code", two, one, base=None)
+    assert bench.workspace.publish("code", "main", again) == Published(again)
+    assert sorted(bench.files(again)) == ["one", "two"]
+
+
+def test_a_rebase_that_leaves_nothing_says_so(bench: Bench) -> None:
+    commit, base = made(bench, {"x": "1\n"})
+    tip = bench.write({"x": "1\n", "y": "1\n"})
+    bench.workspace.fetch("code")
+    with pytest.raises(WorkspaceError, match="has this change already") as error:
+        bench.workspace.rebase("code", commit, tip, base=base)
+    assert error.value.kind == "publish_failed"
+
+
+def test_a_rename_on_the_branch_carries_no_change_to_another_path(bench: Bench) -> None:
+    git("mv", "src", "lib", cwd=bench.person)
+    commit, base = made(bench, {"src/a.txt": "a\nb\n", "src/new": "x\n"})
+    tip = bench.write({})
+    bench.workspace.fetch("code")
+    with pytest.raises(WorkspaceError, match=r"would also change lib/a\.txt") as error:
+        bench.workspace.rebase("code", commit, tip, base=base)
+    assert error.value.kind == "publish_failed"
+
+
+def test_a_merge_in_the_range_is_not_rebased(bench: Bench) -> None:
+    base = git("rev-parse", "HEAD", cwd=bench.person)
+    git("checkout", "-q", "-b", "side", cwd=bench.person)
+    bench.write({"side": "1\n"}, branch="side")
+    git("checkout", "-q", "main", cwd=bench.person)
+    git("merge", "-q", "--no-ff", "side", cwd=bench.person)
+    git("push", "-q", "origin", "main:merged", cwd=bench.person)
+    merge = git("rev-parse", "HEAD", cwd=bench.person)
+    bench.workspace.fetch("code")
+    with pytest.raises(WorkspaceError, match="not a plain line of commits"):
+        bench.workspace.rebase("code", merge, base, base=base)
+
+
+def test_a_commit_that_the_mirror_lost_is_not_taken_for_moved(bench: Bench) -> None:
+    bench.workspace.fetch("code")
+    with pytest.raises(WorkspaceError, match="has no commit 1111"):
+        bench.workspace.publish("code", "main", "1" * 40)
+
+
+def test_the_patch_id_sees_every_byte_but_not_the_place(bench: Bench) -> None:
+    def patch(before: str, after: str) -> str:
+        old, new = bench.write({"f": before}), bench.write({"f": after})
+        bench.workspace.fetch("code")
+        return bench.workspace.patch_id("code", new, base=old)
+
+    lines = "".join(f"{number}\n" for number in range(9))
+    first = patch(lines, lines.replace("4", "x"))
+    assert patch(f"top\n{lines}", f"top\n{lines}".replace("4", "x")) == first
+    assert patch(lines, lines.replace("4", "x ")) != first, "white space counts"
+    assert patch(lines.replace("5", "y"), lines.replace("5", "y").replace("4", "x")) != first, "so do the lines around"
+    assert patch("\0a", "\0b") != patch("\0a", "\0c")
+    old = git("rev-parse", "HEAD", cwd=bench.person)
+    (bench.person / "f").chmod(0o755)
+    mode = bench.write({})
+    bench.workspace.fetch("code")
+    assert bench.workspace.patch_id("code", mode, base=old) != bench.workspace.patch_id("code", mode, base=mode)

@@ -18,7 +18,7 @@ from intent_board.workspace.checks import CheckResult
 from intent_board.workspace.clone import Mark
 from intent_board.workspace.commit import Commit, Tree
 from intent_board.workspace.errors import WorkspaceError
-from intent_board.workspace.files import remove, temporary
+from intent_board.workspace.files import temporary
 from intent_board.workspace.ignore import asker
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
@@ -166,7 +166,8 @@ class Workspace:
         told = commit.Told(title, body, trailers, when)
         made = commit.commit_tree(mirror, tree, told, base=base, scope=scope, forbidden=forbidden_values)
         if made is not None:
-            Mark(base, made.hash).write(self._trees, slug)
+            with clone.trees_locked(self._locks):
+                Mark(base, made.hash).write(self._trees, slug)
         return made
 
     @_said
@@ -201,7 +202,7 @@ class Workspace:
     @_said
     def remove_quarantine(self, repository: str, name: str) -> None:
         """Remove a quarantine repository."""
-        remove(self._quarantine(repository, name).path)
+        self._quarantine(repository, name).remove()
 
     @_said
     def run_checks(self, repository: str, commit: str, *, lock_fd: int | None = None) -> list[CheckResult]:
@@ -297,7 +298,7 @@ class Workspace:
 
     def _quarantine(self, repository: str, name: str) -> Quarantine:
         path = self._config.state_dir / "quarantines" / f"{_run_name(name)}.git"
-        return Quarantine(path, self._mirror(repository), self._config.board.sandbox)
+        return Quarantine(path, self._mirror(repository), self._config.board.sandbox, self._locks / "quarantines.lock")
 
     def _slug(self, slug: str) -> str:
         if not re.fullmatch(SLUG_PATTERN, slug):

@@ -12,13 +12,14 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from intent_board.boundaries import boundary
 from intent_board.workspace.commit import is_attributes
 from intent_board.workspace.errors import WorkspaceError
-from intent_board.workspace.files import lock, make_git_dir, remove, replace_text
+from intent_board.workspace.files import clear_leftovers, lock, make_git_dir, remove, replace_text
 from intent_board.workspace.git import Git
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.objects import borrow, full_hash, read_blobs
@@ -36,10 +37,10 @@ def clone(mirror: Mirror, trees: Path, locks: Path, slug: str, base: str | None)
     target = trees / slug
     if _is_there(target):
         return target
-    with lock(locks / "trees.lock", timeout=LOCK_TIMEOUT):
+    with trees_locked(locks):
         if _is_there(target):
             return target
-        _clear_leftovers(trees)
+        clear_leftovers(trees)
         _check_supported(mirror, base)
         new = trees / f".new-{secrets.token_hex(8)}"
         populate(mirror, new, base, branch=mirror.head)
@@ -58,14 +59,6 @@ def _is_there(target: Path) -> bool:
     if not stat.S_ISDIR(mode):
         raise WorkspaceError("failed", f"{target} is not a directory; remove it")
     return True
-
-
-def _clear_leftovers(trees: Path) -> None:
-    """Remove what a killed clone or a killed removal left; the caller holds the lock under which both are made."""
-    trees.mkdir(parents=True, exist_ok=True)
-    for path in trees.iterdir():
-        if path.name.startswith((".new-", ".gone-")):
-            remove(path)
 
 
 def _check_supported(mirror: Mirror, base: str | None) -> None:
@@ -105,13 +98,14 @@ def checkout(mirror: Mirror, checkouts: Path, locks: Path, commit: str, name: st
     target = checkouts / name
     job = name.rpartition("-")[0]
     with lock(locks / "checkouts.lock", timeout=LOCK_TIMEOUT):
-        checkouts.mkdir(parents=True, exist_ok=True)
+        clear_leftovers(checkouts)
         for path in list(checkouts.iterdir()):
-            of_job = path.name.removesuffix(_MANIFEST).rpartition("-")[0]
-            if path.name.startswith(".gone-") or path == target or of_job == job:
+            if path.name.removesuffix(_MANIFEST).rpartition("-")[0] == job:
                 remove(path)
     populate(mirror, target, commit, branch=None)
-    replace_text(checkouts / f"{name}{_MANIFEST}", _fingerprint(target / ".git"))
+    fingerprint = _fingerprint(target / ".git")
+    with lock(locks / "checkouts.lock", timeout=LOCK_TIMEOUT):
+        replace_text(checkouts / f"{name}{_MANIFEST}", fingerprint)
     boundary("workspace: checkout made")
     return target
 
@@ -119,6 +113,7 @@ def checkout(mirror: Mirror, checkouts: Path, locks: Path, commit: str, name: st
 def remove_checkout(target: Path, locks: Path) -> None:
     """Remove a checkout and what is remembered of it."""
     with lock(locks / "checkouts.lock", timeout=LOCK_TIMEOUT):
+        clear_leftovers(target.parent)
         remove(target)
         target.with_name(f"{target.name}{_MANIFEST}").unlink(missing_ok=True)
 
@@ -164,7 +159,7 @@ class Mark:
     commit: str | None = None
 
     def write(self, trees: Path, slug: str) -> None:
-        """Remember it for the clone trees/<slug>."""
+        """Remember it for the clone trees/<slug>; the caller holds `trees_locked`."""
         replace_text(trees / f".{slug}.json", json.dumps(asdict(self)))
 
     @staticmethod
@@ -183,9 +178,15 @@ def slugs(trees: Path) -> set[str]:
     return marks | {name for name in names if not name.startswith(".")}
 
 
+def trees_locked(locks: Path) -> AbstractContextManager[int]:
+    """Held by everybody who makes or removes something beside the clones."""
+    return lock(locks / "trees.lock", timeout=LOCK_TIMEOUT)
+
+
 def remove_tree(trees: Path, locks: Path, slug: str) -> None:
     """Remove a clone and its mark.  The caller has made sure that its work is safe."""
-    with lock(locks / "trees.lock", timeout=LOCK_TIMEOUT):
+    with trees_locked(locks):
+        clear_leftovers(trees)
         remove(trees / slug)
         boundary("workspace: clone removed")
         (trees / f".{slug}.json").unlink(missing_ok=True)

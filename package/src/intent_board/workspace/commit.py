@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from intent_board.boundaries import boundary
@@ -84,8 +85,7 @@ def commit_tree(
     if not found.paths:
         return None
     prove_scope(found.paths, scope)
-    before = old_content(mirror.git, known, found.changed)
-    prove_no_secret(before, found.content, told.message, forbidden)
+    prove_no_secret(partial(old_content, mirror.git, known), found.content, told.message, forbidden)
     with stage(mirror.path, mirror.digits) as staged:
         commit = write(staged.git, found, told, base)
         differing = raw_diff(staged.git, base, commit)

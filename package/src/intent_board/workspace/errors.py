@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: A detail is stored and shown; what a hostile tree could fill it with is not.
+MAX_DETAIL = 2000
+
 
 class WorkspaceError(Exception):
     """Work on a repository that could not be done.
@@ -14,4 +17,6 @@ class WorkspaceError(Exception):
 
     def __init__(self, kind: str, sentence: str, detail: tuple[str, ...] = ()) -> None:
         super().__init__(sentence)
+        if len(detail) > MAX_DETAIL:
+            detail = (*detail[:MAX_DETAIL], f"and {len(detail) - MAX_DETAIL} more")
         self.kind, self.sentence, self.detail = kind, sentence, detail

@@ -63,12 +63,23 @@ def make_git_dir(git_dir: Path, *, head: str, bare: bool, digits: int = 40, deta
 
 def replace_text(path: Path, text: str) -> None:
     """Write a small file so that a reader, or the time after a power cut, sees the old or the new text whole."""
-    new = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    new = path.with_name(f".new-{secrets.token_hex(8)}")
     with new.open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+
+
+def clear_leftovers(directory: Path) -> None:
+    """Remove what a killed predecessor left half made or half removed in a directory of ours, or make the directory.
+
+    The caller holds the lock under which everything in it is made and removed.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in list(directory.iterdir()):
+        if path.name.startswith((".new-", ".gone-")):
+            remove(path)
 
 
 def remove(path: Path) -> None:

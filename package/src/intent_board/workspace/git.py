@@ -47,6 +47,7 @@ ENVIRONMENT = {
     "GIT_GRAFT_FILE": "/dev/null",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_DEFAULT_REF_FORMAT": "files",
     "GIT_PAGER": "cat",
     "GIT_EDITOR": "false",
 }
@@ -64,14 +65,15 @@ SETTINGS = (
     # Clones borrow objects, so nothing may ever be packed away or pruned behind their back.
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
-    # A guessed rename would carry a change to a path that nobody reviewed.
+    # A rename counts as what it is, a deletion and a new file; publish.py refuses what a merge carries elsewhere.
     ("diff.renames", "false"),
-    ("merge.renames", "false"),
+    ("merge.renames", "true"),
     ("merge.directoryRenames", "false"),
     ("push.gpgSign", "false"),
     ("push.followTags", "false"),
     ("push.recurseSubmodules", "no"),
     ("fetch.recurseSubmodules", "false"),
+    ("remote.origin.followRemoteHEAD", "never"),
 )
 _OUTAGE = re.compile(
     r"could not resolve host|temporary failure in name resolution|connection (refused|timed out|reset|closed)|"
@@ -79,6 +81,8 @@ _OUTAGE = re.compile(
     r"early eof|returned error: (429|5\d\d)|kex_exchange_identification|gnutls_handshake|ssl_error_syscall",
     re.IGNORECASE,
 )
+#: What is said beside a lost connection when the cause is a refusal or lies on our side.
+_OURS = re.compile(r"no space left|permission denied|host key verification failed|disk quota exceeded", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class Output:
     @property
     def outage(self) -> bool:
         """Whether its words speak of a remote that can't be reached now, and not of one that refuses."""
-        return bool(_OUTAGE.search(self.error))
+        return bool(_OUTAGE.search(self.error)) and not _OURS.search(self.error)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -192,8 +191,10 @@ class Mirror:
         limit = time.time() - STALE_SECONDS
         for pattern in ("pack/tmp_*", "??/tmp_obj_*", "tmp_objdir-*", "incoming-*"):
             for path in (self.path / "objects").glob(pattern):
-                if path.lstat().st_mtime < limit:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                # Those that vanish meanwhile belong to a git that lives.
+                with contextlib.suppress(FileNotFoundError):
+                    if path.lstat().st_mtime < limit:
+                        remove(path)
 
 
 def _symref(listing: Output) -> str | None:

@@ -72,6 +72,8 @@ def publish(mirror: Mirror, branch: str, commit: str, base: str | None) -> Publi
 
 def _compare(mirror: Mirror, branch: str, commit: str, base: str | None) -> Published | Moved | None:
     """Where the branch stands to the commit; None: a push would be a fast-forward."""
+    if not mirror.has(commit):
+        raise WorkspaceError("failed", f"the mirror of {mirror.name!r} has no commit {commit} any more; build it again")
     tip = mirror.tip(branch)
     if tip is None:
         if mirror.git.run("rev-parse", "--verify", "--quiet", f"{commit}^", codes=(0, 1)).code == 0:

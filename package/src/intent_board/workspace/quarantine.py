@@ -13,13 +13,14 @@ import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from intent_board import sandbox
 from intent_board.boundaries import boundary
 from intent_board.workspace.commit import Commit, old_content, prove_unfiltered, raw_diff
 from intent_board.workspace.errors import WorkspaceError
-from intent_board.workspace.files import make_git_dir, remove, temporary
+from intent_board.workspace.files import clear_leftovers, lock, make_git_dir, remove, temporary
 from intent_board.workspace.git import Git
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import is_git, leaves_tree, shown
@@ -30,6 +31,7 @@ from intent_board.workspace.tree import MAX_CHANGE, MAX_FILE, Entry
 #: A pack holds compressed blobs, so no change within the limits makes a larger one.
 MAX_PACK = MAX_CHANGE + 16 * 1024 * 1024
 EXPORT_TIMEOUT = 300.0
+LOCK_TIMEOUT = 900.0
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*")
 
 
@@ -40,15 +42,21 @@ class Quarantine:
     path: Path
     mirror: Mirror
     mode: sandbox.Mode
+    lock_path: Path
 
     def make(self) -> Path:
         """A new, empty one, whatever lay there before."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        remove(self.path)
+        self.remove()
         make_git_dir(self.path, head="main", bare=True, digits=self.mirror.digits)
         borrow(self.path, self.mirror.path)
         boundary("workspace: quarantine made")
         return self.path
+
+    def remove(self) -> None:
+        """Remove it, if it is there."""
+        with lock(self.lock_path, timeout=LOCK_TIMEOUT):
+            clear_leftovers(self.path.parent)
+            remove(self.path)
 
     def pushed(self) -> bool:
         """Whether any ref was made in it, or it can't be told."""
@@ -148,7 +156,7 @@ def _prove(git: Git, commit: str, parent: str, scope: Sequence[str], forbidden: 
     changed = {path: entry for path, entry in differing.items() if entry is not None}
     content = _content(git, changed)
     known = list_files(git, parent)
-    prove_no_secret(old_content(git, known, changed), content, head + b"\n\n" + message, forbidden)
+    prove_no_secret(partial(old_content, git, known), content, head + b"\n\n" + message, forbidden)
     prove_unfiltered(git, commit, {**known, **changed}, changed)
     return tuple(sorted(differing))
 

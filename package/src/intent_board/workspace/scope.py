@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from intent_board.contracts.scope import matches
 from intent_board.workspace.errors import WorkspaceError
@@ -27,16 +27,21 @@ def prove_scope(paths: Iterable[bytes], scope: Sequence[str]) -> None:
 
 
 def prove_no_secret(
-    old: Mapping[bytes, bytes], new: Mapping[bytes, bytes], message: bytes, forbidden: Iterable[str]
+    old: Callable[[Iterable[bytes]], Mapping[bytes, bytes]],
+    new: Mapping[bytes, bytes],
+    message: bytes,
+    forbidden: Iterable[str],
 ) -> None:
     """Raises WorkspaceError (check_failed) with the paths whose change adds a private key or one of our credentials.
 
-    `old` and `new` are the contents of changed files by path, links' targets included.  The values themselves are in
-    no message.
+    `new` has the content of changed files by path, links' targets included; `old` gives, for some of these paths, what
+    was there before.  The values themselves are in no message.
     """
     values = list(_pieces(forbidden))
+    suspicious = [path for path, text in new.items() if _KEY.search(text) or _holds(text, values)]
+    before = old(suspicious) if suspicious else {}
     found = [
-        f"{shown(path)}: {what}" for path, text in new.items() for what in _added(old.get(path, b""), text, values)
+        f"{shown(path)}: {what}" for path in suspicious for what in _added(before.get(path, b""), new[path], values)
     ]
     found += [f"{shown(path)}: its name holds a credential of the board" for path in new if _holds(path, values)]
     if _holds(message, values):
@@ -48,7 +53,7 @@ def prove_no_secret(
 
 
 def _added(old: bytes, new: bytes, values: list[bytes]) -> Iterable[str]:
-    if _KEY.search(new) and Counter(_key_lines(new)) - Counter(_key_lines(old)):
+    if Counter(_key_lines(new)) - Counter(_key_lines(old)):
         yield "a private key"
     if any(new.count(value) > old.count(value) for value in values):
         yield "a credential of the board"
@@ -63,7 +68,8 @@ def _holds(text: bytes, values: list[bytes]) -> bool:
 
 
 def _pieces(forbidden: Iterable[str]) -> Iterable[bytes]:
-    """Each value whole and, of a value with several lines, each line by itself."""
+    """Each value whole and, of a value with several lines, each line by itself but comments."""
     for value in forbidden:
-        pieces = {value.strip(), *(line.strip() for line in value.splitlines())}
+        lines = (line.strip() for line in value.splitlines())
+        pieces = {value.strip(), *(line for line in lines if not line.startswith("#"))}
         yield from (piece.encode() for piece in pieces if len(piece) >= MIN_SECRET)
