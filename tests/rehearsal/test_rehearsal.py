@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from intent_board import sandbox
+from intent_board.config import parse
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -76,3 +77,23 @@ def test_a_machine_without_bubblewrap_is_told_so_loudly(tmp_path: Path, monkeypa
     configured = story.configuration(tmp_path, tmp_path / "remote.git", "command")
     assert configured["board"]["sandbox"] == "when_available"
     assert said[0].startswith("!!! NO SANDBOX HERE")
+
+
+@pytest.mark.parametrize(("runtime", "key"), [("codex", "OPENAI_API_KEY"), ("claude", "ANTHROPIC_API_KEY")])
+def test_a_real_program_gets_a_configuration_that_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str, key: str
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS / "rehearsal"))
+    import story  # type: ignore[import-not-found]
+
+    program = tmp_path / "bin" / runtime
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv(key, "sk-1234567890")
+    config = parse(story.configuration(tmp_path, tmp_path / "remote.git", runtime))
+    assert config.runtimes[runtime].command == (str(program),)
+    directory = Path(story.credentials(tmp_path, runtime)["CREDENTIALS_DIRECTORY"])
+    (name,) = config.runtimes[runtime].credentials.values()
+    assert (directory / name).read_text() == "sk-1234567890"

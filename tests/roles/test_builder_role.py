@@ -168,3 +168,16 @@ def test_a_child_in_an_empty_repository_makes_its_first_commit(tmp_path_factory:
     bench.drained("review")
     assert bench.drained("publish").phase == "bereit_fuer_deployment"
     assert bench.tip == card.commit
+
+
+def test_a_credential_in_the_agents_report_is_redacted(bench: Bench) -> None:
+    bench.use(Credentials(values={"openai-api-key": "sk-1234567890abcdef"}))
+    bench.building()
+    bench.agent("""
+        report = {"done": ["sk-1234567890abcdef"], "open": [], "next": "use sk-1234567890abcdef"}
+        open(os.environ["INTENT_BOARD_REPORT"], "w").write(json.dumps(report))
+        while True: step(); time.sleep(0.01)
+    """)
+    bench.drained("builder-schwer")
+    (report,) = bench.attached("interim_report")
+    assert report["agent"] == {"done": ["[redacted]"], "open": [], "next": "use [redacted]"}

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from roles_bench import Bench, git
 
+from intent_board.roles.leftovers import look_after
 from intent_board.roles.scheduler import AlreadyRunning, proved, tick_once
-from intent_board.store import FamilyProof
+from intent_board.store import FamilyProof, StoreError
 from intent_board.workspace import Workspace, WorkspaceError
 
 
@@ -100,3 +101,22 @@ def test_a_repository_that_cannot_be_looked_at_proves_nothing(bench: Bench, monk
     monkeypatch.setattr(bench.store, "families_to_prove", lambda: [proof])
     monkeypatch.setattr(Workspace, "tip", unreadable)
     assert proved(bench.store, bench.context.workspace) == {}
+
+
+def test_an_unreadable_row_hinders_no_tidying_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports, quarantines = bench.top / "state" / "reports", bench.top / "state" / "quarantines"
+    for directory in (reports / "bad.1", reports / "gone.2", quarantines / "5-1.git"):
+        directory.mkdir(parents=True)
+
+    def find(slug: str) -> None:
+        if slug == "bad":
+            raise StoreError("unreadable")
+
+    def job(job_id: int) -> None:
+        raise StoreError("unreadable")
+
+    monkeypatch.setattr(bench.store, "find", find)
+    monkeypatch.setattr(bench.store, "job", job)
+    (bench.top / "state" / "runs" / "7-1").mkdir()
+    look_after(bench.config, bench.store, bench.context.workspace)
+    assert [path.name for path in reports.iterdir()] == ["bad.1"]

@@ -297,3 +297,32 @@ def test_a_store_that_fails_ends_the_worker_and_not_the_card(bench: Bench, monke
     with pytest.raises(StoreError):
         bench.drained("builder-schwer")
     assert bench.store.card("greet").status == "running"
+
+
+def test_a_kept_answer_that_can_not_be_read_is_no_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.building()
+    bench.agent(DONE)
+    bench.die(monkeypatch, "builder-schwer", "commit_tree")
+    (answer,) = (bench.top / "state" / "answers").iterdir()
+    for text in ('{"outcome": "answ', '{"outcome": "answered"}', '{"outcome": "answered", "last_texts": [], "new": 1}'):
+        answer.write_text(text)
+        bench.ticked()
+        bench.agent("open('greeting.txt', 'w').write('again'); step(); built()")
+    assert bench.drained("builder-schwer").phase == "im_review"
+
+
+def test_a_second_signal_does_not_break_off_the_ending() -> None:
+    signals = Signals()
+    with pytest.raises(base.Stopped), signals.running():
+        try:
+            signals.stop()
+        finally:
+            signals.stop()
+    assert signals.stopping
+
+
+def test_a_signal_just_before_a_run_is_not_missed() -> None:
+    signals = Signals()
+    signals.stop()
+    with pytest.raises(base.Stopped), signals.running():
+        pytest.fail("the run began")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from intent_board.runtimes import Credentials, MissingCredential, RunResult
 from intent_board.sandbox import Mount, SandboxUnavailable
 from intent_board.store import Claim, Store
 from intent_board.workspace import CheckResult, Workspace
+
+log = logging.getLogger(__name__)
 
 #: Nothing was wrong with the work, so the job waits and no ladder is climbed.
 WAITS = frozenset({runtimes.Outcome.OUTAGE, runtimes.Outcome.RATE_LIMITED, runtimes.Outcome.QUOTA})
@@ -42,15 +45,18 @@ class Signals:
         """Called by the signal handler: an effect is finished, a run is ended."""
         self.stopping = True
         if self.interruptible:
+            # Once only: a second signal must not break off the run's own ending.
+            self.interruptible = False
             raise Stopped
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """A run that may be interrupted at any moment."""
-        if self.stopping:
-            raise Stopped
         self.interruptible = True
         try:
+            # Looked at after the switch, so that a signal just before it is not missed.
+            if self.stopping:
+                raise Stopped
             yield
         finally:
             self.interruptible = False
@@ -296,10 +302,14 @@ def _keep_answer(claim: Claim, config: BoardConfig, result: RunResult) -> None:
 def _kept_answer(claim: Claim, config: BoardConfig) -> RunResult | None:
     try:
         raw = json.loads(answer_file(claim, config).read_text(encoding="utf-8", errors="surrogatepass"))
+        outcome, last_texts = runtimes.Outcome(raw["outcome"]), tuple(raw["last_texts"])
+        return RunResult(**{**raw, "outcome": outcome, "last_texts": last_texts})
     except FileNotFoundError:
         return None
-    outcome, last_texts = runtimes.Outcome(raw["outcome"]), tuple(raw["last_texts"])
-    return RunResult(**{**raw, "outcome": outcome, "last_texts": last_texts})
+    except (ValueError, TypeError, KeyError) as error:
+        # Another version of the package wrote it, or a disk lost part of it: the run is made again.
+        log.warning("the kept answer of job %s can't be read: %s", claim.job.id, error)
+        return None
 
 
 # --- what is stored --------------------------------------------------------------------------------------------

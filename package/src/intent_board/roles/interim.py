@@ -15,10 +15,9 @@ TEXT_SHOWN = 4 * 1024
 
 def interim_report(claim: Claim, context: Context, result: RunResult) -> dict[str, Any]:
     """The report about an attempt that came to no end: the agent's own file if it is valid, and always our part."""
-    own = read_report(base.report_file(claim, context.config))
     return {
         **_tree(claim, context),
-        "agent": own.model_dump(mode="json") if own else None,
+        "agent": _agents_own(base.report_file(claim, context.config), context),
         "ended": str(result.outcome),
         "reason": result.reason,
         "iterations": claim.job.used_iterations + result.iterations,
@@ -35,9 +34,22 @@ def of_interrupted_runs(claim: Claim, context: Context) -> list[dict[str, Any]]:
     left = _left(claim, context)
     if claim.job.interruptions == 0 and not left:
         return []
-    agents = [report for file in left if (report := read_report(file / "report.json")) is not None]
+    agents = [own for directory in left if (own := _agents_own(directory / "report.json", context)) is not None]
     seen = {**_tree(claim, context), "ended": "interrupted", "iterations": claim.job.used_iterations}
-    return [{**seen, "agent": report.model_dump(mode="json")} for report in agents] or [seen]
+    return [{**seen, "agent": own} for own in agents] or [seen]
+
+
+def _agents_own(file: Path, context: Context) -> dict[str, Any] | None:
+    """The agent's report if it is valid, without any credential that it may have seen and copied."""
+    report = read_report(file)
+    if report is None:
+        return None
+    redact = context.credentials.redact
+    return {
+        "done": [redact(text) for text in report.done],
+        "open": [redact(text) for text in report.open],
+        "next": redact(report.next),
+    }
 
 
 def remove_reports(claim: Claim, context: Context) -> None:

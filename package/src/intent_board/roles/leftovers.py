@@ -33,12 +33,13 @@ def look_after(config: BoardConfig, store: Store, workspace: Workspace) -> None:
     _remove_trees(config, store, workspace)
     boundary("old trees removed")
     _remove_of_jobs(config, store, workspace)
-    _remove_quarantines(config, store, workspace)
+    _remove_quarantines(config, store)
     boundary("leftovers removed")
 
 
 @contextmanager
-def _logged(what: str) -> Iterator[None]:
+def logged(what: str) -> Iterator[None]:
+    """One piece of tidying up; that it can't be done now is said, and hinders nothing."""
     try:
         yield
     except (OSError, WorkspaceError, StoreError) as error:
@@ -47,7 +48,7 @@ def _logged(what: str) -> Iterator[None]:
 
 def _keep_refs(config: BoardConfig, store: Store, workspace: Workspace) -> None:
     for wanted in store.pending_refs():
-        with _logged(f"the work of {wanted.slug} can't be kept now"):
+        with logged(f"the work of {wanted.slug} can't be kept now"):
             if _is_worked_on(config, store, wanted.slug):
                 continue
             if wanted.commit is None:
@@ -60,7 +61,7 @@ def _keep_refs(config: BoardConfig, store: Store, workspace: Workspace) -> None:
 def _remove_trees(config: BoardConfig, store: Store, workspace: Workspace) -> None:
     waiting = {wanted.slug for wanted in store.pending_refs()}
     for slug in workspace.trees():
-        with _logged(f"the tree of {slug} can't be removed now"):
+        with logged(f"the tree of {slug} can't be removed now"):
             card = store.find(slug)
             if card is None or card.phase not in TREE_IS_OVER or card.slug in waiting:
                 continue
@@ -80,26 +81,26 @@ def _held(config: BoardConfig, job_id: int) -> bool:
 def _remove_of_jobs(config: BoardConfig, store: Store, workspace: Workspace) -> None:
     for name, remove in (("runs", remove_run_dir), ("checkouts", workspace.remove_checkout)):
         for entry in _entries(config.state_dir / name):
-            if (found := _RUN.fullmatch(entry.name)) and _is_over(config, store, int(found[1]), int(found[2])):
-                with _logged(f"{entry} can't be removed now"):
+            with logged(f"{entry} can't be removed now"):
+                if (found := _RUN.fullmatch(entry.name)) and _is_over(config, store, int(found[1]), int(found[2])):
                     remove(entry)
     for entry in _entries(config.state_dir / "answers"):
-        if (found := _ANSWER.fullmatch(entry.name)) and _is_over(config, store, int(found[1]), None):
-            entry.unlink(missing_ok=True)
+        with logged(f"{entry} can't be removed now"):
+            if (found := _ANSWER.fullmatch(entry.name)) and _is_over(config, store, int(found[1]), None):
+                entry.unlink(missing_ok=True)
     for entry in _entries(config.state_dir / "reports"):
-        if _card_is_over(store, entry.name.partition(".")[0]):
-            remove_run_dir(entry)
+        with logged(f"{entry} can't be removed now"):
+            if _card_is_over(store, entry.name.partition(".")[0]):
+                remove_run_dir(entry)
 
 
-def _remove_quarantines(config: BoardConfig, store: Store, workspace: Workspace) -> None:
+def _remove_quarantines(config: BoardConfig, store: Store) -> None:
     """What a Fixer pushed and nobody took stays for a person to look at, as long as its card goes on."""
     for entry in _entries(config.state_dir / "quarantines"):
-        found = _RUN.fullmatch(entry.name.removesuffix(".git"))
-        line = store.job(int(found[1])) if found else None
-        if found is None or (line is not None and not _card_is_over(store, line.job.slug)):
-            continue
-        with _logged(f"{entry} can't be removed now"):
-            if line is None or not _is_worked_on(config, store, line.job.slug):
+        with logged(f"{entry} can't be removed now"):
+            found = _RUN.fullmatch(entry.name.removesuffix(".git"))
+            line = store.job(int(found[1])) if found else None
+            if line and _card_is_over(store, line.job.slug) and not _is_worked_on(config, store, line.job.slug):
                 remove_run_dir(entry)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from intent_board.board.model import Happen
 from intent_board.boundaries import boundary
 from intent_board.config import BoardConfig
 from intent_board.roles.leftovers import look_after
@@ -30,17 +31,19 @@ def tick_once(config: BoardConfig, store: Store, workspace: Workspace, now: floa
         effects = store.tick(now, off_branch=proved(store, workspace))
         boundary("ticked")
         look_after(config, store, workspace)
-    return [f"job {job} was taken back" for job in recovered] + [str(effect) for effect in effects]
+    moves = [f"{effect.slug}: {effect.event}" for effect in effects if isinstance(effect, Happen)]
+    return [f"job {job}: taken back from a worker that died" for job in recovered] + moves
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning from None
         yield
-    except BlockingIOError:
-        raise AlreadyRunning from None
     finally:
         os.close(lock)
 

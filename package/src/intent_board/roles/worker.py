@@ -10,6 +10,7 @@ from intent_board.board.states import Event
 from intent_board.boundaries import boundary
 from intent_board.roles import base, builder, fixer, inspector, interim, operator, planner, publish, reviewer
 from intent_board.roles.base import Context, Outcome, PutBack, Stopped
+from intent_board.roles.leftovers import logged
 from intent_board.store import Claim, StaleClaim, StoreError
 from intent_board.workspace import WorkspaceError
 
@@ -110,12 +111,11 @@ def tidy(claim: Claim, context: Context, done: Outcome) -> None:
 
     What can't be removed now is left to the next tick.
     """
-    base.answer_file(claim, context.config).unlink(missing_ok=True)
+    with logged(f"the answer of job {claim.job.id} can't be removed now"):
+        base.answer_file(claim, context.config).unlink(missing_ok=True)
     if claim.job.role == "builder" and done.event is not Event.RUN_LOST:
         interim.remove_reports(claim, context)
     if done.event is Event.PUBLISHED:
-        try:
+        with logged(f"the tree of {claim.card.slug} can't be removed now"):
             context.workspace.remove_tree(claim.card.repository, claim.card.slug)
-        except WorkspaceError as error:
-            log.warning("the tree of %s can't be removed now: %s", claim.card.slug, error)
     boundary("tidied")
