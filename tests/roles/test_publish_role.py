@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from roles_bench import Bench, git
 
@@ -88,6 +90,24 @@ def test_a_commit_without_a_review_of_its_own_is_not_pushed(bench: Bench, monkey
     assert done.event == "publish_failed"
     assert "no positive review" in done.data["reason"]
     assert bench.tip == before
+
+
+def test_gate_commit_publishes_the_owners_own_build_without_a_review(tmp_path: Path, bench: Bench) -> None:
+    quick = Bench(tmp_path, {"deploy.gate": "commit"})
+    quick.building()
+    quick.agent("open('greeting.txt', 'w').write('hello\\n'); built()")
+    card = quick.drained("builder-schwer")
+    assert quick.job().role == "publish"
+    hook = quick.remote / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    assert quick.drained("publish").status == "publish_failed"
+    hook.unlink()
+    quick.store.happen("greet", "retry", actor="lukas")
+    ready = quick.drained("publish")
+    assert (ready.phase, ready.reviewed) == ("bereit_fuer_deployment", None), ready.reason
+    assert quick.tip == card.commit
 
 
 def test_a_worker_whose_job_was_taken_away_pushes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

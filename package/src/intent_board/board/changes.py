@@ -312,14 +312,14 @@ def built(card: Card, facts: Facts) -> list[Effect]:
     """Row IU done: in scope, and the checks of the commit came out 0; trusted code has seen both."""
     commit, base = facts.data["commit"], facts.data["base"]
     values = {"commit": commit, "base": base, "branch": facts.data["branch"], "reviewed": None, "released": None}
-    if _needs_no_review(card, facts.config):
-        publish = _job(card, "publish", "publish", {"commit": commit, "base": base, "unreviewed": True})
+    if needs_no_review(card, facts.config):
+        publish = _job(card, "publish", "publish", {"commit": commit, "base": base})
         return [_update(card, Phase.IN_REVIEW, Status.QUEUED, **values), publish]
     snapshot = _evidence(facts)
     return [_update(card, Phase.IN_REVIEW, Status.QUEUED, **values), _review_job(card, facts, snapshot)]
 
 
-def _needs_no_review(card: Card, config: BoardConfig) -> bool:
+def needs_no_review(card: Card, config: BoardConfig) -> bool:
     """Gate `commit` is for the owner's own direct builds alone."""
     own = card.by_hand and card.requester == config.board.owner and card.kind is Kind.ORDINARY
     return config.deploy.gate == "commit" and own
@@ -552,7 +552,7 @@ def rebased(card: Card, facts: Facts) -> list[Effect]:
     snapshot = {**_job_snapshot(facts), **{key: facts.data.get(key) for key in ("commit", "base", "checks")}}
     snapshot.pop("second", None)
     update = _update(card, Phase.IN_REVIEW, Status.QUEUED, publish_rounds=card.publish_rounds + 1, **values)
-    if _needs_no_review(card, facts.config):
+    if needs_no_review(card, facts.config):
         return [update, _job(card, "publish", "publish", snapshot)]
     return [update, _review_job(card, facts, snapshot)]
 

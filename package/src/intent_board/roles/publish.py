@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from intent_board.board.changes import needs_no_review
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
 from intent_board.roles import base
@@ -16,7 +17,7 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
     """Bring exactly the job's commit to the remote's branch, or say what stands in the way."""
     card, snapshot, workspace = claim.card, claim.job.snapshot, context.workspace
     commit = snapshot["commit"]
-    if reason := _not_publishable(claim):
+    if reason := _not_publishable(claim, context):
         return Outcome(Event.PUBLISH_FAILED, {"reason": reason})
     try:
         branch = workspace.fetch(card.repository)
@@ -34,12 +35,12 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
         return Outcome(Event.PUBLISH_FAILED, {"reason": str(error), "findings": findings})
 
 
-def _not_publishable(claim: Claim) -> str | None:
+def _not_publishable(claim: Claim, context: Context) -> str | None:
     """Reviewed = published: one clause why this commit may not go out, or None."""
     commit, card = claim.job.snapshot["commit"], claim.card
     if commit != card.commit:
         return f"the job is for {commit}, but the card's commit is {card.commit}"
-    if card.reviewed != commit and not claim.job.snapshot.get("unreviewed"):
+    if card.reviewed != commit and not needs_no_review(card, context.config):
         return f"{commit} has no positive review"
     return None
 
