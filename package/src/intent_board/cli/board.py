@@ -23,6 +23,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "show": ("view", "Show everything about a card."),
         "why": ("view", "Say why a card stands where it stands, and the way out."),
         "log": ("view", "Print the audit of a card or of the board."),
+        "deployments": ("records", "List what was deployed, the newest first."),
+        "roles": ("records", "List the roles: texts, access, settings, allowed commands."),
     },
     "Going on": {
         "answer": ("gates", "Answer the question that a card waits with."),

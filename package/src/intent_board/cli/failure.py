@@ -55,6 +55,7 @@ def _is_refusal(error: Exception) -> bool:
         "intent_board.contracts": ("ContractError",),
         "intent_board.board.model": ("Refused",),
         "intent_board.store": ("StoreError",),
+        "intent_board.roles.text": ("RoleTextError",),
         "intent_board.workspace": ("WorkspaceError",),
         "intent_board.sandbox": ("SandboxUnavailable",),
         "intent_board.deploy.host": ("DeployRefused",),

@@ -359,6 +359,11 @@ class Store:
         with self._reading() as connection:
             return reading.attachments(connection, slug, kind)
 
+    def deployments(self, *, limit: int | None = None) -> list[tuple[str, values.Attachment]]:
+        """Every recorded deployment with its card's slug, the newest first."""
+        with self._reading() as connection:
+            return reading.deployments(connection, limit)
+
     def routes(self, slug: str) -> list[values.Route]:
         with self._reading() as connection:
             return reading.routes(connection, slug)

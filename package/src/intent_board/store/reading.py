@@ -139,6 +139,14 @@ def attachments(connection: Connection, slug: str, kind: str | None) -> list[val
     return [values.Attachment(*row[:-1], _loaded(row[-1])) for row in connection.execute(query.order_by(table.id))]
 
 
+def deployments(connection: Connection, limit: int | None) -> list[tuple[str, values.Attachment]]:
+    """What was recorded about deployments, with the card's slug, the newest first."""
+    table = tables.attachments.c
+    query = select(table.slug, table.id, table.kind, table.job_id, table.created_at, table.data)
+    found = connection.execute(query.where(table.kind == "deployment").order_by(table.id.desc()).limit(limit))
+    return [(str(row[0]), values.Attachment(*row[1:-1], _loaded(row[-1]))) for row in found]
+
+
 def routes(connection: Connection, slug: str) -> list[values.Route]:
     route, attached = tables.routes.c, tables.attachments.c
     query = (
