@@ -32,6 +32,14 @@ class Wishes:
     scope: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Doubts:
+    """What goes on the card, and what the asker alone is told: why something was not looked for."""
+
+    warnings: list[str]
+    note: str | None
+
+
 def _wishes(function: Function) -> Function:
     for option in (
         click.option("--scope", multiple=True, metavar="PATH", help="Only these paths may be written; repeatable."),
@@ -104,22 +112,24 @@ def _create(board: Desk, text: str, wishes: Wishes, *, by_hand: bool) -> Card:
     event = Event.BUILD_BY_HAND if by_hand else Event.SUBMIT_BY_OWNER if owner else Event.SUBMIT_BY_OTHER
     document = intent.parse(text)
     slug = intent.submitted_slug(wishes.slug or intent.slugify(document.title))
+    repository = _repository(board.config, wishes.repository)
+    doubts = _doubts(board.config, repository, text, slug)
     card = board.store.submit(
         slug=slug,
         title=document.title,
         intent=text,
-        repository=_repository(board.config, wishes.repository),
+        repository=repository,
         requester=board.asker.name,
         event=event,
         data={
             "acceptance_criteria": list(document.criteria),
-            "warnings": list(document.warnings),
+            "warnings": doubts.warnings,
             "lane": _lane(board.config, wishes.lane),
             "iterations": _iterations(board.config, wishes.iterations),
             "write_scope": list(dict.fromkeys(scope.normalise(path) for path in wishes.scope)),
         },
     )
-    _warn(document.warnings)
+    _warn(doubts)
     return card
 
 
@@ -128,20 +138,32 @@ def _replace(board: Desk, text: str, wishes: Wishes) -> Card:
 
     document = intent.parse(text)
     slug = wishes.slug or intent.submitted_slug(intent.slugify(document.title))
+    doubts = _doubts(board.config, board.store.card(slug).repository, text, slug)
     data = {
         "intent": text,
         "title": document.title,
         "acceptance_criteria": list(document.criteria),
-        "warnings": list(document.warnings),
+        "warnings": doubts.warnings,
     }
     card = happen(board, slug, "replace", data)
-    _warn(document.warnings)
+    _warn(doubts)
     return card
 
 
-def _warn(warnings: tuple[str, ...]) -> None:
-    for warning in warnings:
+def _doubts(config: BoardConfig, repository: str, text: str, slug: str) -> Doubts:
+    """What `board lint` finds in an intent of this repository, as the board last fetched it: warnings of the card."""
+    from intent_board.cli.lint import mirrored
+    from intent_board.contracts import lint
+
+    lists, searched = mirrored(config, repository)
+    return Doubts([str(finding) for finding in lint.check(text, lists, slug=slug)], None if lists else searched)
+
+
+def _warn(doubts: Doubts) -> None:
+    for warning in doubts.warnings:
         click.echo(visible(f"warning: {warning}"), err=True)
+    if doubts.note:
+        click.echo(visible(f"note: {doubts.note}"), err=True)
 
 
 def _repository(config: BoardConfig, wanted: str | None) -> str:

@@ -54,7 +54,7 @@ def parse(text: str) -> Intent:
     sections: dict[str, str] = {}
     for name, body in _sections(text):
         sections[name] = f"{sections[name]}\n{body}" if name in sections else body
-    return Intent(title(text), sections, bullets(sections.get(CRITERIA, "")), _missing(sections))
+    return Intent(title(text), sections, bullets(sections.get(CRITERIA, "")), missing(sections))
 
 
 def title(text: str) -> str:
@@ -72,19 +72,42 @@ def title(text: str) -> str:
 def warnings(text: str) -> tuple[str, ...]:
     """One sentence for each section that the document lacks."""
     if "```" in text or "~~~" in text:
-        return _missing(frozenset(name for name, _ in _sections(text)))
+        return missing(frozenset(name for name, _ in _sections(text)))
     return _headings_missing(tuple(_HEADINGS.findall(text)))
 
 
 def bullets(body: str) -> tuple[str, ...]:
     """The top-level list items of a section, each with its continuation lines, without their check boxes."""
     found: list[str] = []
-    for line, fenced in _lines(body):
+    for line, fenced in lines(body):
         if not fenced and (bullet := _BULLET.fullmatch(line)):
             found.append(bullet[1].strip())
         elif found and line[:1] in " \t" and line.strip():
             found[-1] = f"{found[-1]} {line.strip()}"
     return tuple(entry for entry in found if entry)
+
+
+def outline(text: str) -> Iterator[tuple[int, str, bool, bool]]:
+    """Each known heading: its line's number, its German name, whether any words follow, whether a list does.
+
+    Words below a deeper heading belong to it; a list has to stand right below, where `bullets` reads it.
+    """
+    at, level, name, words, listed, direct = 0, 0, None, False, False, True
+    for number, (line, fenced) in enumerate(lines(text), 1):
+        heading = None if fenced else _HEADING.match(line)
+        if not heading:
+            words = words or bool(line.strip())
+            listed = listed or (direct and not fenced and _BULLET.fullmatch(line) is not None)
+            continue
+        depth = len(line) - len(line.lstrip("#"))
+        known = canonical(heading[1])
+        direct = False
+        if known or depth <= level:
+            if name:
+                yield at, name, words, listed
+            at, level, name, words, listed, direct = number, depth, known, False, False, True
+    if name:
+        yield at, name, words, listed
 
 
 def slugify(title: str) -> str:
@@ -119,15 +142,16 @@ def submitted_slug(slug: str) -> str:
 # The children of a split mostly have the same headings.
 @lru_cache(maxsize=256)
 def _headings_missing(headings: tuple[str, ...]) -> tuple[str, ...]:
-    return _missing(frozenset(name for heading in headings if (name := _canonical(heading))))
+    return missing(frozenset(name for heading in headings if (name := canonical(heading))))
 
 
-def _canonical(heading: str) -> str | None:
+def canonical(heading: str) -> str | None:
     """The German name of a known section; a closing colon or row of '#' is no part of it."""
     return _CANONICAL.get(heading.strip(" \t\r:#").casefold())
 
 
-def _missing(present: Container[str]) -> tuple[str, ...]:
+def missing(present: Container[str]) -> tuple[str, ...]:
+    """One sentence for each section whose German name is not `present`."""
     return tuple(
         f"the section '{german}' ('{english}') is missing"
         for german, english in SECTIONS.items()
@@ -139,19 +163,19 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
     """The known sections with their texts, in order.  A heading inside a fence is only text."""
     name: str | None = None
     body: list[str] = []
-    for line, fenced in _lines(text):
+    for line, fenced in lines(text):
         heading = None if fenced else _HEADING.match(line)
         if not heading:
             body.append(line)
             continue
         if name is not None:
             yield name, "\n".join(body)
-        name, body = _canonical(heading[1]), []
+        name, body = canonical(heading[1]), []
     if name is not None:
         yield name, "\n".join(body)
 
 
-def _lines(text: str) -> Iterator[tuple[str, bool]]:
+def lines(text: str) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it stands in a fenced block (the fences themselves do)."""
     fence = ""
     for raw in text.split("\n"):

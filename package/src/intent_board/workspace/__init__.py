@@ -22,6 +22,7 @@ from intent_board.workspace.files import temporary
 from intent_board.workspace.ignore import asker
 from intent_board.workspace.mirror import Mirror
 from intent_board.workspace.names import shown
+from intent_board.workspace.objects import read_blobs
 from intent_board.workspace.publish import Moved, Published
 from intent_board.workspace.quarantine import Quarantine
 from intent_board.workspace.remote import Credentials
@@ -65,6 +66,14 @@ def _run_name(name: str) -> str:
     return name
 
 
+def _is_text(path: bytes) -> bool:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class Workspace:
     """The git side of one board.
 
@@ -91,6 +100,29 @@ class Workspace:
     def tip(self, repository: str, branch: str) -> str | None:
         """The branch's commit as of the last fetch; None when it has none yet."""
         return self._mirror(repository).tip(branch)
+
+    @_said
+    def known(self, repository: str) -> str | None:
+        """The commit of the repository's branch as of the last fetch; None before the first, or while it is unborn."""
+        mirror = self._mirror(repository)
+        if not mirror.path.is_dir():
+            return None
+        return mirror.tip(self._config.repositories[repository].branch or mirror.head)
+
+    @_said
+    def listing(self, repository: str, commit_hash: str) -> tuple[str, ...]:
+        """Every file of a commit whose path is text, sorted."""
+        paths = self._mirror(repository).entries(commit_hash)
+        return tuple(path.decode() for path in sorted(paths) if _is_text(path))
+
+    @_said
+    def texts(self, repository: str, commit_hash: str, paths: Sequence[str]) -> dict[str, str]:
+        """What stands in these files of a commit, links left out; what is not UTF-8 is replaced."""
+        mirror = self._mirror(repository)
+        entries = mirror.entries(commit_hash)
+        wanted = {path: entry.oid for path in paths if (entry := entries.get(path.encode())) and entry.mode != "120000"}
+        blobs = read_blobs(mirror.git, wanted.values())
+        return {path: blobs[oid].decode(errors="replace") for path, oid in wanted.items()}
 
     @_said
     def is_ancestor(self, repository: str, commit: str, of: str) -> bool:
