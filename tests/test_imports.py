@@ -15,7 +15,7 @@ SOURCE = Path(intent_board.__file__).parent
 #: From the outermost room to the innermost; a room may import itself and what stands to its right.
 LAYERS = (
     {"cli"},
-    {"roles", "deploy"},
+    {"roles", "deploy", "notify"},
     {"store", "runtimes", "workspace"},
     {"sandbox"},
     {"board"},

@@ -387,8 +387,8 @@ def needs_input(asked_by: str) -> Change:
                 human_action=action,
                 reason=f"the {asked_by} asks: {question}",
             ),
-            Notify("question", card.slug, f"{card.title}: {question}"),
-            Notify("question", card.slug, f"{card.title}: {question}", to_requester=True),
+            Notify("question", card.slug, f"{card.title}: the {asked_by} asks: {question}"),
+            Notify("question", card.slug, f"{card.title}: the {asked_by} asks: {question}", to_requester=True),
         ]
 
     return change

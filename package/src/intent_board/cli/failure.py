@@ -58,6 +58,7 @@ def _is_refusal(error: Exception) -> bool:
         "intent_board.roles.text": ("RoleTextError",),
         "intent_board.workspace": ("WorkspaceError",),
         "intent_board.sandbox": ("SandboxUnavailable",),
+        "intent_board.notify": ("NotifyError",),
         "intent_board.deploy.host": ("DeployRefused",),
     }
     known = tuple(

@@ -237,6 +237,8 @@ class Store:
                 if len(carried_out) == len(planned):
                     break
             work.rung.update(working.due_queues(work.connection, self.config, now))
+            if outbox.is_due(work.connection, now):
+                work.rung.add(outbox.BELL)
         with self._afterwards("the intent files"):
             self._project_missing()
         return done
@@ -420,6 +422,53 @@ class Store:
     def notification_failed(self, identity: int, retry_at: float, error: str = "") -> None:
         with self._writing() as work:
             outbox.failed(work.connection, identity, retry_at, error)
+
+    def notification_put_off(self, identity: int, until: float) -> None:
+        """Nothing was tried; the fact is due again then."""
+        with self._writing() as work:
+            outbox.put_off(work.connection, identity, until)
+
+    def notification_unwanted(self, identity: int) -> None:
+        """The configuration or the fact itself says that nobody is to be told."""
+        with self._writing() as work:
+            outbox.unwanted(work.connection, identity)
+
+    def expire_notifications(self, before: float) -> int:
+        """Let go of facts that were made before then and still did not get through; how many."""
+        with self._writing() as work:
+            return outbox.expire(work.connection, before)
+
+    def notifications(self, *, limit: int = 1000, settled: bool = False) -> list[values.NotificationLine]:
+        """The outbox, newest first: what is still to be sent, or with `settled` everything."""
+        with self._reading() as connection:
+            return outbox.lines(connection, limit, settled)
+
+    def deliveries(self, identities: Collection[int]) -> dict[int, dict[str, values.Delivery]]:
+        """What each target got of these facts."""
+        with self._reading() as connection:
+            return outbox.told(connection, sorted(identities))
+
+    def target_health(self) -> dict[str, values.TargetHealth]:
+        """Targets that failed since they last took something."""
+        with self._reading() as connection:
+            return outbox.health(connection)
+
+    def delivery_begun(self, identity: int, target: str, retry_at: float) -> None:
+        """Before the sending, so that a process that dies in it leaves word that the end is unknown."""
+        with self._writing() as work:
+            outbox.begin(work.connection, identity, target, work.now, retry_at)
+
+    def delivery_done(self, identity: int, target: str) -> None:
+        with self._writing() as work:
+            outbox.delivered(work.connection, identity, target)
+
+    def delivery_failed(
+        self, identity: int, target: str, error: str, *, certain: bool, health: values.TargetHealth
+    ) -> None:
+        """The try came to nothing (not `certain`: the target may have it all the same), and so the target fares."""
+        with self._writing() as work:
+            outbox.not_delivered(work.connection, identity, target, error, certain=certain)
+            outbox.unwell(work.connection, target, health.failures, health.retry_at, error)
 
     def pending_refs(self) -> list[values.WantedRef]:
         """Commits to be kept alive in a mirror."""

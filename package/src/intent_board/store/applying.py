@@ -33,6 +33,7 @@ from intent_board.boundaries import boundary
 from intent_board.config import SLUG_PATTERN, TRUSTED_QUEUES
 from intent_board.store import rows, tables
 from intent_board.store.errors import StoreError
+from intent_board.store.outbox import BELL
 from intent_board.store.projections import digest
 
 _OPEN_JOBS = (JobState.QUEUED.value, JobState.RUNNING.value)
@@ -220,6 +221,7 @@ def _notify(work: Work, effect: Notify) -> None:
         "text": parts[-1],
     }
     work.connection.execute(insert(tables.notifications), values)
+    work.rung.add(BELL)
 
 
 def _keep_ref(work: Work, slug: str, commit: str | None) -> None:

@@ -9,11 +9,13 @@ from intent_board.config import BoardConfig
 
 
 class Doorbells:
-    """The bells of every slot of every queue; `deploy` has one, `deploy-0`."""
+    """The bells of every slot of every queue; `deploy` has one, `deploy-0`, and so has `notify` where it has a use."""
 
     def __init__(self, config: BoardConfig) -> None:
         self._directory = config.state_dir / "doorbells"
         self._slots = config.queue_slots() | {"deploy": 1}
+        if config.notifications.credential is not None:
+            self._slots["notify"] = 1
 
     def path(self, queue: str, slot: int) -> Path:
         """The file that rings this slot."""

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from intent_board.board.model import SUCCESS
 
 #: The schema that this code makes and writes.
-SCHEMA = 1
+SCHEMA = 2
 #: The oldest code, by its SCHEMA, that may go on with a store that this code made.
 MIN_CODE = 1
 
@@ -249,7 +249,8 @@ events = Table(
     sqlite_autoincrement=True,
 )
 
-#: The outbox: each fact once (`key`), sent after its commit and again until it got through.
+#: The outbox: each fact once (`key`), sent after its commit and again until it got through.  `state` is due, sent,
+#: unwanted (nobody is to be told) or expired.
 notifications = Table(
     "notifications",
     metadata,
@@ -266,6 +267,30 @@ notifications = Table(
     _text("error", ""),
     _text("text"),
     Index("notifications_by_state", "state", "retry_at"),
+)
+
+#: What became of one notification at one target.  `target` is a name made from the address and not the address, which
+#: is a secret.  `state` is sending (begun, and nobody knows the end unless a later state says it), sent or failed.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("notification_id", Integer, ForeignKey("notifications.id"), primary_key=True),
+    Column("target", Text, primary_key=True),
+    _text("state"),
+    _number("tries", 0),
+    Column("retry_at", Float, nullable=False, server_default="0"),
+    _time("begun_at"),
+    _text("error", ""),
+)
+
+#: Targets that failed since they last took something, and how long they are left alone.
+notify_targets = Table(
+    "notify_targets",
+    metadata,
+    Column("target", Text, primary_key=True),
+    _number("failures", 0),
+    Column("retry_at", Float, nullable=False, server_default="0"),
+    _text("error", ""),
 )
 
 #: Commits to keep alive in a mirror; the store does no git, the worker or the tick does.

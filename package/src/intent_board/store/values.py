@@ -124,6 +124,34 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True)
+class NotificationLine:
+    """A fact as a list shows it; `state` is due, sent, unwanted or expired."""
+
+    note: Notification
+    state: str
+    retry_at: float
+    sent_at: float | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of one fact at one target; `state` is sending (its end is unknown), sent or failed."""
+
+    state: str
+    tries: int
+    retry_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TargetHealth:
+    """How often in a row a target failed, and until when it is left alone."""
+
+    failures: int
+    retry_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class WantedRef:
     """A commit (None: the card's tree as it stands) to keep alive under refs/board/<slug>."""
 
