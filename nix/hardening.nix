@@ -89,7 +89,8 @@ in
   deployer =
     common
     // closed
-    // systemCalls [ "@setuid" ]
+    # setpriv drops what it does not hand on with capset, which is among the privileged ones.
+    // systemCalls [ "@setuid capset" ]
     // {
       CapabilityBoundingSet = [
         "CAP_SETUID"

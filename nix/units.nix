@@ -94,8 +94,8 @@ let
   calmRestart = {
     Restart = "on-failure";
     RestartSec = 5;
-    RestartSteps = 5;
-    RestartMaxDelaySec = 300;
+    RestartSteps = 4;
+    RestartMaxDelaySec = 60;
   };
   onFailure = [ "intent-board-failed@%n.service" ] ++ cfg.units.onFailure;
   afterMigration = {

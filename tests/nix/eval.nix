@@ -32,6 +32,21 @@ let
 in
 {
   inherit evaluated config all;
+  # What tests/boot puts into a tree that is no NixOS: no path of this checkout, so that it is the same everywhere.
+  boot = {
+    inherit (all)
+      faults
+      units
+      links
+      tmpfiles
+      users
+      sudo
+      settings
+      ;
+    configFile = toString config.services.intent-board.configFile;
+    # Store path -> file of this repository.
+    scripts.${builtins.unsafeDiscardStringContext "${../../nix/note-failure.sh}"} = "nix/note-failure.sh";
+  };
   inherit (nixos) pkgs fake;
   options = map (
     option:

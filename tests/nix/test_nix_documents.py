@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -75,7 +76,6 @@ def test_the_man_page_is_well_formed() -> None:
 
 
 def test_the_lock_file_pins_the_one_input() -> None:
-    import json
 
     nodes = json.loads((ROOT / "flake.lock").read_text())["nodes"]
     assert set(nodes) == {"root", "nixpkgs"}
@@ -131,3 +131,12 @@ def test_without_a_pane_of_its_own_nothing_is_closed(herdr: Path, identity: str 
 
 def test_the_script_is_where_people_look_for_it(minimal: dict[str, Any]) -> None:
     assert minimal["etc"]["scripts/close-my-pane.sh"].endswith("close-my-pane")
+
+
+# --- tests/boot -----------------------------------------------------------------------------------------------------
+
+
+def test_the_host_that_is_booted_is_what_the_module_makes(nix: Any) -> None:
+    made = nix.json("(import ./eval.nix { host = ../boot/host.nix; }).boot")
+    assert made["faults"] == []
+    assert json.loads((ROOT / "tests/boot/host.json").read_text()) == made, "host.json is stale; run tests/boot/render"
