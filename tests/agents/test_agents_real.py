@@ -171,6 +171,23 @@ def test_a_reading_role_has_no_shell_but_the_allowed_commands(real_claude: Real)
     assert results["toolu_1_1"]["is_error"]
 
 
+def test_an_allowed_command_opens_no_way_to_another(real_claude: Real) -> None:
+    joined = ["{}; {}", "{} && {}", "{} | {}", "{} $({})", "{} `{}`", "{}\n{}", "{} & {}", "{} > out.txt", "X=1 {}; {}"]
+    evil = 'python3 -c \'open("out.txt", "w")\''
+    calls = [real_claude.shell(form.format("python3 -m this", evil)) for form in joined]
+    server = real_claude.model({"tools": calls}, {"text": "Done."})
+    real_claude.run(allowed_commands=("python3 -m this",))
+    results = [
+        block
+        for message in server.calls[1]["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+    assert [block.get("is_error") for block in results] == [True] * len(joined)
+    assert [path.name for path in real_claude.tree.iterdir()] == ["hello.txt"]
+
+
 def test_sub_agents_are_off(real: Real) -> None:
     server = real.model({"text": "Done."})
     real.run(writes=True)

@@ -42,5 +42,7 @@ def test_a_text_that_was_changed_on_the_host_is_shown_as_such(board: Any, tmp_pa
         file.write(f'[roles.operator]\ncontract = "{text}"\nallowed_commands = ["graphify query"]\n')
     shown = board.json("roles")[0]
     assert (shown["text"], shown["version"], shown["allowed_commands"]) == (f"changed: {text}", "9", ["graphify query"])
+    assert shown["commands_held"] == {"operator": False}
+    assert "graphify query (not held in operator)" in " ".join(board.ok("roles").split())
     text.write_text(text.read_text().replace("active", "draft"))
     assert "status is 'draft'" in board.refused("roles")

@@ -63,6 +63,27 @@ def test_a_changed_example_survives_being_written(raw: dict[str, Any]) -> None:
     assert config.parse(tomllib.loads(config.to_toml(changed))) == changed
 
 
+@pytest.mark.parametrize(
+    "command", ["graphify query", "git log --format=%h", "nix flake check", "./scripts/test", "a b:c"]
+)
+def test_a_command_of_plain_words_may_be_allowed(raw: dict[str, Any], command: str) -> None:
+    raw["roles"] = {"operator": {"allowed_commands": [command]}}
+    assert config.parse(raw).roles["operator"].allowed_commands == (command,)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "a; b", "a && b", "a | b", "a & b", "a $(b)", "a `b`", "a\nb", "a > b", "a < b", "a $HOME", "a *", "a:*",
+        "a (b)", "a) Bash(b", "a, Bash", "a 'b'", 'a "b"', "a \\b", "{a,b}", "~/a", "a  b", " a", "a ", "", "a\tb", "-a",
+        "X=y a", "a\u2028b", "a\u200bb", "! a", "a # b",
+    ],
+)  # fmt: skip
+def test_a_command_that_a_shell_would_join_or_expand_is_refused(raw: dict[str, Any], command: str) -> None:
+    raw["roles"] = {"operator": {"allowed_commands": ["graphify query", command]}}
+    assert keys(raw) == {"roles.operator.allowed_commands.1"}
+
+
 def test_a_file_with_only_an_owner_has_the_defaults() -> None:
     small = config.parse({"board": {"owner": "lukas"}})
     assert {name: lane.phase for name, lane in small.lanes.items()} == {

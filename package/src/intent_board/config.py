@@ -119,6 +119,15 @@ def _inside(path: str) -> str:
     return path
 
 
+def _command_prefix(text: str) -> str:
+    # It becomes an entry of an agent program's own list, which takes what a shell would join for one more command.
+    if bad := re.search(r"[;&|$`<>(){}\[\]*?!#~\\\"',]", text):
+        raise ValueError(f"has {bad[0]!r}; write the plain words that a command begins with, nothing for a shell")
+    if text.split(" ") != text.split() or text.startswith("-") or "=" in text.split(" ")[0]:
+        raise ValueError("must begin with a program, its words separated by one space each")
+    return text
+
+
 def _window(text: str) -> str:
     if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d", text):
         raise ValueError("must look like 22:00-06:00 (local time)")
@@ -163,6 +172,7 @@ CredentialName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 InsidePath = Annotated[Line, AfterValidator(_inside)]
+CommandPrefix = Annotated[Line, AfterValidator(_command_prefix)]
 HostName = Annotated[str, AfterValidator(_host)]
 Branch = Annotated[Line, AfterValidator(branch_name)]
 Argv = Annotated[tuple[Line, ...], Field(min_length=1)]
@@ -245,10 +255,10 @@ class Queue(Section):
 
 
 class Role(Section):
-    """A role's text (packaged unless `contract` names another) and the commands its runs may use."""
+    """A role's text (packaged unless `contract` names another) and the beginnings of the commands that it may use."""
 
     contract: AbsolutePath | None = None
-    allowed_commands: tuple[Line, ...] = ()
+    allowed_commands: tuple[CommandPrefix, ...] = ()
 
 
 class Repository(Section):

@@ -56,11 +56,17 @@ def roles(context: click.Context, as_json: bool) -> None:
             role["text"],
             role["access"],
             "; ".join(f"{queue}: {with_}" for queue, with_ in role["runs_with"].items()),
-            ", ".join(role["allowed_commands"]),
+            ", ".join(role["allowed_commands"]) + _unheld(role),
         )
         for role in found
     ]
     click.echo(table(head, rows))
+
+
+def _unheld(role: dict[str, Any]) -> str:
+    """What has to be said about a list of commands that a queue's agent program does not hold."""
+    queues = [queue for queue, held in role["commands_held"].items() if held is False]
+    return f" (not held in {', '.join(queues)})" if role["allowed_commands"] and queues else ""
 
 
 def _role(name: str, config: BoardConfig) -> dict[str, Any]:
@@ -74,7 +80,21 @@ def _role(name: str, config: BoardConfig) -> dict[str, Any]:
         "access": "writes its own clone" if name in ("builder", "fixer") else "reads one commit",
         "runs_with": dict(_settings(name, config)),
         "allowed_commands": list(allowed),
+        "commands_held": _held(name, config),
     }
+
+
+def _held(role: str, config: BoardConfig) -> dict[str, bool | None]:
+    """For each queue of a role, whether its agent program keeps to the allowed commands (docs/runtimes.md).
+
+    None where the attempt's profile decides.
+    """
+    if role == "builder":
+        runtimes = {config.lane_queue(name): lane.runtime for name, lane in config.lanes.items()}
+    else:
+        queues = {name: queue for name, queue in config.queues.items() if queue.role == role}
+        runtimes = {name: queue.runtime or "" for name, queue in queues.items()}
+    return {queue: config.runtimes[name].kind == "claude" if name else None for queue, name in runtimes.items()}
 
 
 def _settings(role: str, config: BoardConfig) -> list[tuple[str, str]]:
