@@ -85,6 +85,20 @@ in
       IPAddressDeny = "any";
     };
 
+  # The same with the network, for telling people: an address may be a service of this host, so none is shut out.
+  telling =
+    common
+    // closed
+    // unprivileged
+    // systemCalls [ "~@resources" ]
+    // {
+      RestrictAddressFamilies = [
+        "AF_UNIX"
+        "AF_INET"
+        "AF_INET6"
+      ];
+    };
+
   # Root, but with two capabilities only: it becomes the build user and the service user, and root's files are its own.
   deployer =
     common
@@ -118,6 +132,10 @@ in
       PrivateNetwork = "agents speak to their provider";
     };
     local = { };
+    telling = {
+      PrivateNetwork = "messages go to addresses in the network";
+      IPAddressDeny = "an address may be a mail or message server on this host";
+    };
     deployer = {
       User = "the deployer is root: it sets the system profile and starts the activation";
       PrivateUsers = "root would be nobody outside and could set no profile";

@@ -232,9 +232,9 @@ let
     stopSeconds = option (types.ints.between 10 900) 90 300 ''
       How long a worker may take to put its job back when it is told to stop; publish units get twice that.
     '';
-    allowedAddresses = option (types.listOf own.address) [ ] [ "127.0.0.1" "192.168.1.20" ] ''
-      Loopback, link-local and private addresses that workers may reach in spite of the rule against them: a model server on
-      this machine, or a forge in the local network.
+    allowedAddresses = option (types.listOf own.address) [ ] [ "127.0.0.1" ] ''
+      Loopback, link-local or multicast addresses that workers may reach in spite of the rule against all of these: a
+      model server on this machine, say.  Agents with network reach every other address anyway.
     '';
     onFailure = option (types.listOf own.unitName) [ ] [ "page-me@intent-board.service" ] ''
       Units started when one of the board's units has failed, beside the note that {command}`board doctor` reads.

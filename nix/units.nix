@@ -169,6 +169,7 @@ let
     };
   };
 
+  tells = cfg.notifications.credential != null;
   deploys = cfg.deploy.repository != null;
   deployer = arguments: description: lib.recursiveUpdate (mayHoldAJob // afterMigration) {
     inherit description onFailure;
@@ -261,6 +262,28 @@ in
           };
       };
     }
+    // lib.optionalAttrs tells {
+      # A program of its own, so that an address that is dead or slow holds up no job and no tick.
+      intent-board-notify = lib.recursiveUpdate (mayHoldAJob // afterMigration) {
+        description = "Intent board: tell people";
+        inherit environment onFailure;
+        serviceConfig =
+          hardening.telling
+          // asService
+          // calmRestart
+          // {
+            Type = "exec";
+            ExecStart = "${program "board"} ${configured} notify send";
+            Slice = "intent-board.slice";
+            LoadCredential = loadCredential [ cfg.notifications.credential ];
+            RuntimeMaxSec = "10min";
+            # A sending that is under way is finished: at most half a minute.
+            TimeoutStopSec = 60;
+            KillMode = "mixed";
+            OOMPolicy = "continue";
+          };
+      };
+    }
     // lib.optionalAttrs deploys {
       intent-board-deploy = deployer "" "Intent board: deploy";
       intent-board-deploy-recover = deployer " --recover" "Intent board: finish or undo an interrupted deployment" // {
@@ -270,7 +293,10 @@ in
 
   paths =
     lib.listToAttrs (map (slot: bellOf (workerName slot) (bell slot)) slots)
-    // lib.optionalAttrs deploys (lib.listToAttrs [ (bellOf "intent-board-deploy" "${bells}/deploy-0") ]);
+    // lib.listToAttrs (
+      lib.optional tells (bellOf "intent-board-notify" "${bells}/notify-0")
+      ++ lib.optional deploys (bellOf "intent-board-deploy" "${bells}/deploy-0")
+    );
 
   timers =
     let
@@ -300,7 +326,10 @@ in
     description = "Intent board";
     wantedBy = [ "multi-user.target" ];
     # A path unit that systemd gave up on is started again by this.
-    upholds = map (slot: "${workerName slot}.path") slots ++ lib.optional deploys "intent-board-deploy.path";
+    upholds =
+      map (slot: "${workerName slot}.path") slots
+      ++ lib.optional tells "intent-board-notify.path"
+      ++ lib.optional deploys "intent-board-deploy.path";
   };
 
   slices = {

@@ -64,7 +64,8 @@ python3Packages.buildPythonApplication {
   ];
 
   postInstall = ''
-    installManPage ../docs/board.1
+    $out/bin/board man >board.1
+    installManPage board.1
     installShellCompletion --cmd board \
       --bash <($out/bin/board completion bash) \
       --zsh <($out/bin/board completion zsh) \

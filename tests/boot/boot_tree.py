@@ -232,6 +232,7 @@ def configuration(root: Path, host: dict[str, Any]) -> None:
         ]
         write(root, "/etc/sudoers.d/intent-board", "\n".join(allowed) + "\n", 0o440)
     write(root, "/etc/secrets/openai", "sk-boot-0123456789\n", 0o400)
+    write(root, "/etc/secrets/people", "json://127.0.0.1:8766/owner\n", 0o400)
     write(root, "/etc/hostname", "blunix\n")
     write(root, "/etc/hosts", "127.0.0.1 localhost blunix\n")
     write(root, "/etc/systemd/journald.conf.d/boot.conf", "[Journal]\nStorage=persistent\nRateLimitBurst=0\n")
@@ -253,6 +254,10 @@ def units(root: Path, host: dict[str, Any]) -> None:
         "[Socket]\nListenStream=/run/nix-daemon-stub\nService=stub.service\n",
     )
     write(root, "/etc/systemd/system/stub.service", "[Service]\nExecStart=/bin/true\n")
+    write(root, "/srv/receiver.py", (HERE / "boot_receiver.py").read_text())
+    receiver = "[Service]\nExecStart=/usr/bin/python3 /srv/receiver.py 8766 /srv/told\n"
+    write(root, "/etc/systemd/system/receiver.service", receiver)
+    inside(root, "/etc/systemd/system/multi-user.target.wants/receiver.service").symlink_to("../receiver.service")
 
 
 def programs(root: Path, host: dict[str, Any]) -> None:

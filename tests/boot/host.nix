@@ -32,6 +32,8 @@ in
       defaultRepository = "units";
     };
     credentials.openai-api-key = "/etc/secrets/openai";
+    credentials.people = "/etc/secrets/people";
+    notifications.credential = "people";
     # The model server listens on loopback, where no agent may go by default.
     units.allowedAddresses = [ "127.0.0.1" ];
     units.tickSeconds = 5;

@@ -67,6 +67,12 @@ def test_agents_ran_in_their_sandbox(blunix: Machine) -> None:
     assert list(blunix.path("/var/lib/intent-board/runs").iterdir()) == []
 
 
+def test_people_are_told_by_a_unit_of_its_own(blunix: Machine) -> None:
+    told = blunix.path("/srv/told")
+    until(lambda: told.exists() and "units" in told.read_text(), "the owner told of the family", 20)
+    assert blunix.show("intent-board-notify.service", "Result")["Result"] == "success"
+
+
 # --- Codex ---------------------------------------------------------------------------------------------------------
 
 

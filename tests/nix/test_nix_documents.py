@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from intent_board import config
-from intent_board.cli.board import SECTIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,29 +48,6 @@ def test_the_example_pushes_from_publish_units_alone(nix: Any) -> None:
     units = nix.json("(import ./eval.nix { host = ../../examples/blunix.nix; }).all")["units"]
     holders = {name for name, text in units.items() if "LoadCredential=forge-push-key:" in text}
     assert holders == {"intent-board-worker-publish-0.service"}
-
-
-def test_the_man_page_has_every_command_and_no_other() -> None:
-    page = (ROOT / "docs/board.1").read_text()
-    body = page.split(".SH COMMANDS")[1].split(".SH OPTIONS")[0]
-    found = re.findall(r"^\.TP\n\.B (\S+)\n(.*)$", body, flags=re.M)
-    expected = [(name, text) for commands in SECTIONS.values() for name, (_, text) in commands.items()]
-    assert [(name, text.replace("\\-", "-")) for name, text in found] == expected, "correct docs/board.1"
-
-
-def test_the_man_page_says_where_state_and_logs_are() -> None:
-    page = (ROOT / "docs/board.1").read_text().replace("\\", "")
-    assert str(config.Board(owner="lukas").state_dir) in page
-    assert str(config.DEFAULT_PATH) in page
-    assert "journalctl -u 'intent-board-*'" in page
-
-
-@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff on PATH")
-def test_the_man_page_is_well_formed() -> None:
-    done = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-ww", "-z", ROOT / "docs/board.1"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_lock_file_pins_the_one_input() -> None:

@@ -61,7 +61,8 @@ def matching(units: dict[str, Unit], pattern: str) -> dict[str, Unit]:
 WORKERS = r"intent-board-worker-.*\.service"
 LOCAL = r"intent-board-(scheduler|migrate|failed@)\.service"
 DEPLOYERS = r"intent-board-deploy(-recover)?\.service"
-MAY_HOLD_A_JOB = f"{WORKERS}|{DEPLOYERS}"
+TELLING = r"intent-board-notify\.service"
+MAY_HOLD_A_JOB = f"{WORKERS}|{DEPLOYERS}|{TELLING}"
 
 
 # --- what there is -------------------------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ def test_the_store_and_the_workers_agree_on_the_bells(everything: dict[str, Any]
     assert slots.pop("deploy") == 1
     expected = {f"/srv/board/doorbells/{queue}-{n}" for queue, number in slots.items() for n in range(number)}
     watched = {unit["PathExists"] for unit in matching(units, r".*\.path").values()}
-    assert watched == expected | {"/srv/board/doorbells/deploy-0"}
+    assert watched == expected | {"/srv/board/doorbells/deploy-0", "/srv/board/doorbells/notify-0"}
 
 
 def test_doorbells_are_made_by_tmpfiles(everything: dict[str, Any]) -> None:
@@ -208,6 +209,11 @@ def test_a_remote_on_this_host_is_written_by_publish_units_alone(units: dict[str
         assert ("-/srv/git/here.git" in unit.all("ReadWritePaths")) == ("publish" in name), name
 
 
+def test_only_the_telling_unit_knows_the_addresses(units: dict[str, Unit], minimal: dict[str, Any]) -> None:
+    assert {name for name, unit in units.items() if "apprise" in credentials(unit)} == {"intent-board-notify.service"}
+    assert not [name for name in minimal["units"] if "notify" in name]
+
+
 # --- nothing of a user's text acts in a unit ------------------------------------------------------------------------
 
 
@@ -293,7 +299,7 @@ def exposure(tree: Path, name: str) -> tuple[float, str]:
 
 
 @needs_systemd_analyze
-@pytest.mark.parametrize(("pattern", "most"), [(WORKERS, 2.8), (LOCAL, 0.5), (DEPLOYERS, 2.3)])
+@pytest.mark.parametrize(("pattern", "most"), [(WORKERS, 2.8), (LOCAL, 0.5), (TELLING, 1.1), (DEPLOYERS, 2.3)])
 def test_exposure(tree: Path, units: dict[str, Unit], pattern: str, most: float) -> None:
     for name in matching(units, pattern):
         figure, table = exposure(tree, name.replace("@.", "@example."))
@@ -312,14 +318,18 @@ ABSENT = {
         "PrivateNetwork",
     },
     LOCAL: set[str](),
+    TELLING: {"PrivateNetwork", "IPAddressDeny"},
     DEPLOYERS: {"User", "PrivateUsers", "PrivateNetwork", "IPAddressDeny"},
 }
 
 
-@pytest.mark.parametrize(("pattern", "kind"), [(WORKERS, "worker"), (LOCAL, "local"), (DEPLOYERS, "deployer")])
+@pytest.mark.parametrize(
+    ("pattern", "kind"), [(WORKERS, "worker"), (LOCAL, "local"), (TELLING, "telling"), (DEPLOYERS, "deployer")]
+)
 def test_directives_that_would_break_the_product_are_absent_with_a_reason(
-    nix: Any, units: dict[str, Unit], pattern: str, kind: str
+    nix: Any, units: dict[str, Unit], kind: str
 ) -> None:
+    pattern = KINDS[kind]
     reasons = nix.json("(import ../../nix/hardening.nix).absent")[kind]
     assert set(reasons) == ABSENT[pattern]
     assert all(len(reason) > 20 for reason in reasons.values())
@@ -337,7 +347,7 @@ HARDENING = """
 """
 
 
-@pytest.mark.parametrize("pattern", [WORKERS, LOCAL, DEPLOYERS])
+@pytest.mark.parametrize("pattern", [WORKERS, LOCAL, TELLING, DEPLOYERS])
 def test_what_is_neither_set_nor_excused_is_missing(units: dict[str, Unit], pattern: str) -> None:
     """Every directive of HARDENING stands in a unit or in ABSENT: nothing is left out by oversight."""
     wanted = set(HARDENING.split())

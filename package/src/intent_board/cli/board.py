@@ -50,6 +50,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "resume": ("gates", "Let a paused runtime work again (owner)."),
         "notify": ("notify", "Try the notifications, or see what is still to be sent (owner)."),
         "completion": ("completion", "Print the completion script for a shell."),
+        "man": ("man", "Print the manual page."),
     },
 }
 COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
