@@ -331,16 +331,21 @@ def test_a_deep_tree_is_refused_and_can_be_removed(bench: Bench) -> None:
     assert list((bench.config.state_dir / "trees").iterdir()) == []
 
 
-def test_a_tree_without_permissions_can_be_removed(bench: Bench) -> None:
+def test_a_tree_without_permissions_can_be_read_kept_and_removed(bench: Bench) -> None:
     tree, _ = bench.clone()
     (tree / "locked" / "below").mkdir(parents=True)
     (tree / "locked" / "below" / "file").write_text("x")
-    for path in (tree / "locked" / "below", tree / "locked", tree):
-        path.chmod(0)
-    if os.geteuid() == 0:
-        tree.chmod(0o700)
+    (tree / "src" / ".gitignore").write_text("ignored\n")
+    (tree / "src" / "ignored").write_text("x")
+    for name in ("locked/below/file", "locked/below", "locked", "src/.gitignore", "README.md", ""):
+        (tree / name).chmod(0)
+    report = bench.workspace.tree_report("code", "my-card")
+    assert [file.path for file in report.files] == ["locked/below/file", "src/.gitignore"]
+    (tree / "locked").chmod(0)
+    tree.chmod(0)
     bench.workspace.remove_tree("code", "my-card")
     assert not tree.exists()
+    assert "locked/below/file" in bench.files(git("rev-parse", "refs/board/my-card", cwd=bench.mirror))
 
 
 @pytest.mark.parametrize(

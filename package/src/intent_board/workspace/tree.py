@@ -61,6 +61,7 @@ def survey(root: Path, known: Mapping[bytes, Entry], *, digits: int, ignored: Ig
     counts.  Raises WorkspaceError (check_failed) when root is no directory or the tree is too large to walk.
     """
     try:
+        _make_readable(root, root.lstat())
         fd = os.open(root, _OPEN | os.O_DIRECTORY)
     except OSError as error:
         raise WorkspaceError("check_failed", f"{root} can't be walked: {error.strerror}") from error
@@ -76,6 +77,19 @@ def survey(root: Path, known: Mapping[bytes, Entry], *, digits: int, ignored: Ig
     walk.check_links()
     walk.found.deleted = tuple(path for path in known if path not in walk.seen)
     return walk.found
+
+
+def _make_readable(name: Path | bytes, info: os.stat_result, dir_fd: int | None = None) -> None:
+    """Give ourselves, the owner, the right to read what an agent took it from, or its tree would never go away."""
+    wanted = stat.S_IRWXU if stat.S_ISDIR(info.st_mode) else stat.S_IRUSR
+    if stat.S_ISLNK(info.st_mode) or info.st_mode & wanted == wanted:
+        return
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        # By its descriptor, so that the name can't turn into a link meanwhile.
+        Path(f"/proc/self/fd/{fd}").chmod(stat.S_IMODE(info.st_mode) | wanted)
+    finally:
+        os.close(fd)
 
 
 class _Walk:
@@ -106,11 +120,12 @@ class _Walk:
             if is_git(name):
                 self.refuse(path, "is a .git below or beside the repository's own; remove it")
             elif stat.S_ISDIR(info.st_mode):
-                self.below(fd, name, path, depth)
+                self.below(fd, name, path, info, depth)
             elif not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
                 self.refuse(path, "is a device, pipe or socket; remove it")
             else:
                 self.rules = self.rules or name == b".gitignore"
+                _make_readable(name, info, fd)
                 if info.st_nlink > 1:
                     self.links.setdefault((info.st_dev, info.st_ino), (info.st_nlink, []))[1].append(path)
                 if path in self.known:
@@ -118,11 +133,12 @@ class _Walk:
                 else:
                     self.untracked.append(path)
 
-    def below(self, fd: int, name: bytes, path: bytes, depth: int) -> None:
+    def below(self, fd: int, name: bytes, path: bytes, info: os.stat_result, depth: int) -> None:
         if depth >= MAX_DEPTH or len(path) > MAX_PATH:
             self.refuse(path, "lies too deep; remove it")
             return
         try:
+            _make_readable(name, info, fd)
             inner = os.open(name, _OPEN | os.O_DIRECTORY, dir_fd=fd)
         except OSError as error:
             self.refuse(path, f"can't be read ({error.strerror}); correct its permissions")
