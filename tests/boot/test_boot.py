@@ -125,7 +125,8 @@ def test_a_thousand_rings_leave_every_unit_healthy(blunix: Machine) -> None:
     loop = "for n in $(seq 1000); do : > /var/lib/intent-board/doorbells/split-0; sleep 0.005; done"
     service = WORKER.format("split-0")
     before = blunix.console().count(f"Started {service}")
-    blunix.run("sh", "-c", loop, user="intent-board")
+    with blunix.undisturbed():
+        blunix.run("chrt", "--rr", "1", "runuser", "-u", "intent-board", "--", "sh", "-c", loop)
     until(lambda: not blunix.bell("split-0").exists(), "the last ring consumed", 30)
     runs = blunix.console().count(f"Started {service}") - before
     print(f"\n1,000 rings: {runs} runs")

@@ -323,9 +323,10 @@ ABSENT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("pattern", "kind"), [(WORKERS, "worker"), (LOCAL, "local"), (TELLING, "telling"), (DEPLOYERS, "deployer")]
-)
+KINDS = {"worker": WORKERS, "local": LOCAL, "telling": TELLING, "deployer": DEPLOYERS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_directives_that_would_break_the_product_are_absent_with_a_reason(
     nix: Any, units: dict[str, Unit], kind: str
 ) -> None:
