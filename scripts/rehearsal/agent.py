@@ -156,7 +156,7 @@ def builder(order: Order) -> None:
 
 def length(order: Order) -> Iterator[str]:
     """Too much for the lane's limit, as real work sometimes is: only a session on the ladder gets to the end."""
-    if not order.facts["continues"]:
+    if order.facts["attempt"] == 1:
         yield "Reading lib/temperature.sh for the house style."
         write("lib/length.sh", LENGTH)
         report(["km_to_m"], ["m_to_cm", "the test"], "write m_to_cm into lib/length.sh")
