@@ -794,6 +794,8 @@ def deploy(card: Card, facts: Facts) -> list[Effect]:
     """The owner's word, where `[deploy] automatic` is off or an earlier job was cancelled."""
     if not deploys(card, facts.config):
         raise Refused(f"{card.slug}: its repository ({card.repository}) is not deployed, or it belongs to a family")
+    if card.commit is None:
+        raise Refused(f"{card.slug}: was imported, and this board knows no commit of it; deploy it by hand")
     if facts.config.deploy.gate == "owner" and card.released != card.commit:
         raise Refused(f"{card.slug}: gate owner wants a release first; board release {card.slug}")
     return [

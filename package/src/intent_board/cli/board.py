@@ -48,6 +48,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "backup": ("init", "Copy the store while the board goes on (owner)."),
         "config": ("config", "Print an example configuration, check one, or show the one in force."),
         "resume": ("gates", "Let a paused runtime work again (owner)."),
+        "import": ("importing", "Take over the cards of a former, file-based board (owner)."),
         "notify": ("notify", "Try the notifications, or see what is still to be sent (owner)."),
         "completion": ("completion", "Print the completion script for a shell."),
         "man": ("man", "Print the manual page."),

@@ -124,6 +124,23 @@ class Store:
             )
         return card
 
+    def import_cards(self, effects: Collection[Effect]) -> None:
+        """Cards of another board with what belongs to them, all of them or none.
+
+        Raises Refused when a slug was taken meanwhile.
+        """
+        with self._writing() as work:
+            applying.apply(work, effects)
+
+    def imported(self, event: str) -> tuple[set[str], set[str]]:
+        """The slugs whose audit has this event of an import, and the slugs of all cards."""
+        with self._reading() as connection:
+            had = select(tables.events.c.slug).where(tables.events.c.event == event).distinct()
+            return (
+                {str(slug) for slug in connection.execute(had).scalars()},
+                {str(slug) for slug in connection.execute(select(tables.cards.c.slug)).scalars()},
+            )
+
     # --- jobs -----------------------------------------------------------------------------------------------------
 
     def claim(self, queue: str, *, slot: int = 0, only: str | None = None) -> Claim | None:
