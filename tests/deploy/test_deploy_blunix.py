@@ -14,6 +14,7 @@ from scratch_host import BUILDER, FLAKE, FakeBoard, Machine, git
 
 from intent_board.config import BoardConfig, Deploy
 from intent_board.deploy import Flags, Outcome, Report, deploy_blunix
+from intent_board.deploy.mirror import Mirror
 from intent_board.deploy.record import records
 
 FIRST = Flags(first=True)
@@ -114,7 +115,6 @@ def test_an_unhealthy_generation_goes_back(machine: Machine, board: FakeBoard) -
 def test_whatever_the_switch_says_a_bad_end_goes_back(
     machine: Machine, board: FakeBoard, behaviour: dict[str, str], words: str
 ) -> None:
-    deployed(machine, board)
     good, generation = machine.current, machine.generation
     board.card("card", machine.commit(**behaviour))
 
@@ -129,7 +129,6 @@ def test_whatever_the_switch_says_a_bad_end_goes_back(
 
 
 def test_a_unit_that_had_failed_before_does_not_count(machine: Machine, board: FakeBoard) -> None:
-    deployed(machine, board)
     (machine.root / "failed").write_text("old-sorrow.service")
     board.card("card", machine.commit(CODE="4", FAILED="old-sorrow.service"))
     report = deploy(machine)
@@ -146,7 +145,6 @@ def test_without_rollback_the_host_stays_and_the_card_says_so(machine: Machine, 
 
 
 def test_a_rollback_that_fails_is_said_loudest(machine: Machine, board: FakeBoard) -> None:
-    deployed(machine, board)
     machine.script("health", "#!/bin/sh\necho all is lost; exit 1\n")
     board.card("card", machine.commit())
     report = deploy(machine)
@@ -155,13 +153,12 @@ def test_a_rollback_that_fails_is_said_loudest(machine: Machine, board: FakeBoar
 
 
 def test_a_switch_that_takes_too_long_is_ended_and_undone(machine: Machine, board: FakeBoard) -> None:
-    deployed(machine, board)
     good = machine.current
     board.card("card", machine.commit(SLEEP="60"))
     config = machine.config
     table = Deploy.model_construct(**{**dict(config.deploy), "timeout_minutes": 0.1})
     short = config.model_copy(update={"deploy": table})
-    report = deploy_blunix(short, "card", host=machine.host())[-1]
+    report = deploy_blunix(short, "card", flags=FIRST, host=machine.host())[-1]
     assert report.outcome is Outcome.ROLLED_BACK and "did not end within 6 s" in report.sentence, report
     assert machine.current == machine.profile == good
     stopped = "stop nixos-rebuild-switch-to-configuration.service"
@@ -423,10 +420,10 @@ def plant(machine: Machine, what: str) -> None:
     ],
 )  # fmt: skip
 def test_a_mirror_that_is_not_as_the_deployer_made_it_is_refused(machine: Machine, board: FakeBoard, what: str) -> None:
-    deployed(machine, board)
+    Mirror(machine.host(), BUILDER, "nixos", machine.config.repositories["nixos"]).prepare()
     plant(machine, what)
     board.card("card", machine.commit())
-    refused(machine, board, "remove", flags=Flags())
+    refused(machine, board, "remove")
 
 
 def test_a_users_own_nix_configuration_is_not_read(machine: Machine, board: FakeBoard) -> None:
