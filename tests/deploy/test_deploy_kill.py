@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scratch_host import FakeBoard, Machine
+from scratch_host import SYSTEMCTL, FakeBoard, Machine
 
 from intent_board import boundaries
 from intent_board.deploy import DeployRefused, Flags, Outcome, deploy_blunix, recover, service
@@ -121,6 +121,21 @@ def test_a_switch_that_is_interrupted_again_and_again_goes_back(machine: Machine
         assert (code, names[-1]) == (-9, "deploy: switched")
     assert run(machine, "recover")[1] == ["rolled_back"]
     assert machine.current == machine.profile == old
+
+
+def test_an_activation_that_outlived_its_deployer_is_waited_for(machine: Machine, board: FakeBoard) -> None:
+    prepare(machine, board)
+    board.card("card", machine.commit())
+    assert run(machine, "deploy", "card", kill_at=9)[2][-1] == "deploy: switched"
+    unit = machine.root / "switch-unit"
+    # It is over after the third look.
+    unit.write_text("active\n")
+    machine.script("systemctl", SYSTEMCTL.format(root=machine.root).replace(
+        f"show) cat {unit}", f"show) cat {unit}; echo >> {unit}.asked; "
+        f"test $(wc -l < {unit}.asked) -lt 3 || echo inactive > {unit}"))  # fmt: skip
+    assert run(machine, "recover")[1] == ["deployed"]
+    assert len(Path(f"{unit}.asked").read_text()) >= 4
+    prove_consistent(machine)
 
 
 def test_a_deployment_that_never_gets_anywhere_fails(machine: Machine, board: FakeBoard) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from intent_board.deploy.host import DeployRefused, Host
-from intent_board.deploy.record import begin, lock, records
+from intent_board.deploy.record import begin, lock, open_records, records, settle
 
 
 @pytest.fixture
@@ -48,6 +48,16 @@ def test_what_is_no_line_is_called_damaged(host: Host, raw: bytes) -> None:
     with record.path.open("ab") as file:
         file.write(raw)
     assert [line["kind"] for line in record.lines()] == ["begin", "damaged"]
+
+
+def test_what_is_settled_is_not_read_again(host: Host) -> None:
+    for slug in ("a", "b", "c"):
+        begin(host, slug, boot="1")
+    settle(host, 2)
+    assert [record.slug for record in open_records(host)] == ["c"]
+    (host.deploy_dir / "settled").write_text("rubbish")
+    assert len(open_records(host)) == 3
+    assert begin(host, "d", boot="1").number == 4
 
 
 def test_a_planted_file_is_not_written_through(host: Host, tmp_path: Path) -> None:

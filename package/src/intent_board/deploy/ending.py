@@ -101,8 +101,12 @@ def _step(line: dict[str, Any]) -> dict[str, Any]:
 
 def deployed_commit(host: Host, seen: Seen) -> str | None:
     """The commit that the running system was built from, by the deployer's own records, or None."""
+    if seen.current is None:
+        return None
     for record in reversed(records(host)):
+        if not record.mentions(seen.current):
+            continue
         end, built, commit = (record.find(kind) for kind in ("end", "build", "commit"))
-        if end and built and commit and end.get("outcome") in GOOD and built.get("path") == seen.current is not None:
+        if end and built and commit and end.get("outcome") in GOOD and built.get("path") == seen.current:
             return str(commit["commit"])
     return None

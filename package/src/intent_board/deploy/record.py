@@ -56,6 +56,10 @@ class Record:
         """Every whole line; one that the power cut off becomes `{"kind": "damaged"}`."""
         return [_parsed(raw) for raw in self.path.read_bytes().split(b"\n") if raw]
 
+    def mentions(self, text: str) -> bool:
+        """Whether the text stands anywhere in it; much quicker than reading its lines."""
+        return text.encode() in self.path.read_bytes()
+
     def find(self, kind: str) -> dict[str, Any] | None:
         """The newest line of this kind."""
         return next((line for line in reversed(self.lines()) if line["kind"] == kind), None)
@@ -85,6 +89,30 @@ def records(host: Host) -> list[Record]:
         return []
     found = [Record(path) for path in host.records_dir.iterdir() if _NAME.fullmatch(path.name)]
     return sorted(found, key=lambda record: record.number)
+
+
+def open_records(host: Host) -> list[Record]:
+    """The records that may still lack their end, or the store's knowledge of it, oldest first."""
+    settled = _settled(host)
+    return [record for record in records(host) if record.number > settled]
+
+
+def settle(host: Host, number: int) -> None:
+    """Every record up to this number is ended and known to the store, so that nobody has to read them again."""
+    new = host.deploy_dir / "settled.new"
+    with new.open("w") as file:
+        file.write(f"{number}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(host.deploy_dir / "settled")
+
+
+def _settled(host: Host) -> int:
+    try:
+        return int((host.deploy_dir / "settled").read_text())
+    except (FileNotFoundError, ValueError):
+        # Only a shortcut: without it every record is read.
+        return 0
 
 
 def begin(host: Host, slug: str, **data: Any) -> Record:

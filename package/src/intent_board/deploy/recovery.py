@@ -9,9 +9,9 @@ from intent_board.config import BoardConfig
 from intent_board.deploy.ending import hand_over
 from intent_board.deploy.host import Host, prove_identity
 from intent_board.deploy.outcome import Outcome, Report
-from intent_board.deploy.record import Record, records
+from intent_board.deploy.record import Record, open_records, settle
 from intent_board.deploy.run import Done
-from intent_board.deploy.steps import Deployment, wait_or_go_on
+from intent_board.deploy.steps import Deployment
 from intent_board.deploy.truth import Seen, look
 
 #: A switch whose end nobody saw is made again this often; then the host goes back.
@@ -20,13 +20,16 @@ MAX_RECOVERIES = 3
 
 def finish_open_records(config: BoardConfig, host: Host, held: int) -> list[Report]:
     """Every record without an end gets one, from what is true now; every end that the store misses is handed over."""
-    reports = []
-    for record in records(host):
+    reports, settled = [], True
+    for record in open_records(host):
         kinds = {line["kind"] for line in record.lines()}
         if "end" not in kinds:
             reports.append(_finish(config, host, held, record))
         elif "reported" not in kinds:
             hand_over(host, record)
+        settled = settled and record.find("reported") is not None
+        if settled:
+            settle(host, record.number)
     return reports
 
 
@@ -44,7 +47,7 @@ def _finish(config: BoardConfig, host: Host, held: int, record: Record) -> Repor
     switching = record.find("switch_begins")
     if switching is None:
         return deployment.end(Outcome.INTERRUPTED, "the deployer was ended before it changed anything; it begins anew")
-    wait_or_go_on(host)
+    deployment.wait_for_the_switch()
     before = Seen.from_data(switching["before"])
     path, seen = str(switching["path"]), look(host)
     rollback = record.find("rollback_begins")

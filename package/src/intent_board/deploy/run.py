@@ -23,7 +23,9 @@ TAIL_BYTES = 16 * 1024
 #: An answer on stdout longer than this is cut, and a cut answer is no answer.
 ANSWER_BYTES = 8 * 1024 * 1024
 #: A log file that grows beyond this starts again from its end.
-LOG_BYTES = 64 * 1024 * 1024
+LOG_BYTES = 16 * 1024 * 1024
+#: How much of that end goes on.
+LOG_TAIL_BYTES = 1024 * 1024
 #: What a shell answers for a program that does not exist.
 NOT_FOUND = 127
 _CHUNK = 64 * 1024
@@ -183,7 +185,7 @@ def _open_log(path: Path) -> IO[bytes]:
 
 def _shorten(path: Path) -> None:
     if path.stat().st_size > LOG_BYTES:
-        tail = read_tail(path).encode()
+        tail = read_tail(path, LOG_TAIL_BYTES).encode()
         with path.open("r+b") as file:
             file.truncate(0)
             file.write(b"[the log grew too large; its beginning is gone]\n" + tail)

@@ -22,6 +22,7 @@ from intent_board.deploy.switch import (
     meaning,
     parse_dry,
     parse_failed,
+    stop_unit,
     wait_until_free,
 )
 from intent_board.deploy.truth import Seen, check_health, complaints, look
@@ -195,6 +196,13 @@ class Deployment:
             if done.ok and look(self.host).profile == before.profile:
                 return done
         return self.switch.set_profile(before.profile)
+
+    def wait_for_the_switch(self) -> None:
+        """The activation that a killed deployer left behind goes on by itself, and has the time that it always had."""
+        try:
+            wait_until_free(self.host, max(self.timeout, self.host.busy_seconds))
+        except DeployRefused:
+            stop_unit(self.host)
 
     def end(self, outcome: Outcome, sentence: str) -> Report:
         return close(self.config, self.host, self.record, self.slug, outcome, sentence)

@@ -119,18 +119,24 @@ class Switch:
                    keep_open=self._keep_open)  # fmt: skip
         if done.timed_out and unit is not None:
             # The activation lives in a unit of its own, which outlived the program that waited for it.
-            run(["systemctl", "stop", f"{unit}.service"], self._host, timeout=_PROBE_SECONDS)
+            stop_unit(self._host, unit)
         return done
 
 
-def wait_until_free(host: Host) -> float:
+def stop_unit(host: Host, unit: str = SWITCH_UNIT) -> None:
+    """End an activation that took too long.  What it left is looked at by whoever asked for this."""
+    run(["systemctl", "stop", f"{unit}.service"], host, timeout=_PROBE_SECONDS)
+
+
+def wait_until_free(host: Host, seconds: float | None = None) -> float:
     """Wait until nobody switches this host.  Returns how long that took.
 
-    Raises DeployRefused, with `later` set, when it is still busy after `host.busy_seconds`.
+    Raises DeployRefused, with `later` set, when it is still busy after `seconds`, or `host.busy_seconds`.
     """
     started = time.monotonic()
+    limit = host.busy_seconds if seconds is None else seconds
     while (busy := _busy(host)) is not None:
-        if time.monotonic() - started >= host.busy_seconds:
+        if time.monotonic() - started >= limit:
             raise DeployRefused(f"this host is being switched by somebody else ({busy}); wait for its end", later=True)
         time.sleep(host.poll_seconds)
     return time.monotonic() - started
