@@ -37,6 +37,24 @@ LENGTH_TEST = """\
 [ "$(km_to_m 3)" = 3000 ] || { echo "km_to_m 3 is wrong"; exit 1; }
 [ "$(m_to_cm 7)" = 700 ] || { echo "m_to_cm 7 is wrong"; exit 1; }
 """
+VOLUME = """\
+# Volumes.  Each function takes one number and prints the converted one.
+
+l_to_ml() {
+    echo "$(($1 * 1000))"
+}
+"""
+VOLUME_TEST = """\
+. lib/volume.sh
+[ "$(l_to_ml 2)" = 2000 ] || { echo "l_to_ml 2 is wrong"; exit 1; }
+"""
+PRESSURE = """\
+# Pressures.  Each function takes one number and prints the converted one.
+
+bar_to_mbar() {
+    echo "$(($1 * 1000))"
+}
+"""
 WEIGHT = """\
 # Weights.  Each function takes one number and prints the converted one.
 
@@ -69,8 +87,9 @@ def step(text: str) -> None:
     time.sleep(STEP_SECONDS)
 
 
-def answer(marker: str, value: dict[str, object]) -> None:
-    print(json.dumps({"type": "final", "text": f"==={marker}===\n{json.dumps(value)}\n===END-{marker}==="}))
+def answer(marker: str, value: dict[str, object], end: str = "") -> None:
+    text = f"==={marker}===\n{json.dumps(value)}\n==={end or f'END-{marker}'}==="
+    print(json.dumps({"type": "final", "text": text}))
 
 
 def report(done: list[str], still_open: list[str], following: str) -> None:
@@ -96,6 +115,9 @@ def operator(order: Order) -> None:
     step("Looking at the repository: " + ", ".join(sorted(path.name for path in Path().iterdir())))
     parent, lanes = order.facts["card"], order.facts["lanes"]
     heavy, light = next(iter(lanes)), list(lanes)[-1]
+    if parent != "units":
+        direct(order, heavy)
+        return
     ladder = [{"model": order.facts["model_pools"][lanes[heavy]["runtime"]][-1], "reasoning_effort": None,
                "iteration_limit": 12}]  # fmt: skip
     children = [
@@ -113,6 +135,15 @@ def operator(order: Order) -> None:
     decision = dict.fromkeys(["recommended_lane", "runtime", "model", "reasoning_effort", "human_action"])
     answer("OPERATOR-DECISION", {"schema_version": 1, "decision": "split", "reason": reason, **decision,
                                  "escalation": [], "children": children})  # fmt: skip
+
+
+def direct(order: Order, lane: str) -> None:
+    """One session can do it."""
+    profile = {key: order.facts["lanes"][lane][key] for key in ("runtime", "model", "reasoning_effort")}
+    step("One file with its test and a page: one session is enough.")
+    answer("OPERATOR-DECISION", {"schema_version": 1, "decision": "direct_builder", "recommended_lane": lane,
+                                 "reason": "One file with its test and a page: one session is enough.",
+                                 "human_action": None, "escalation": [], "children": [], **profile})  # fmt: skip
 
 
 def child(
@@ -193,11 +224,31 @@ def synthesis(order: Order) -> Iterator[str]:
     yield "Shows in docs/units.md how the parts are used together."
 
 
+def volumes(order: Order) -> Iterator[str]:
+    """Forgets the page that the intent asks for, as real work sometimes does."""
+    write("lib/volume.sh", VOLUME)
+    write("tests/volume.sh", VOLUME_TEST)
+    yield "Adds l_to_ml in lib/volume.sh, with a test in tests/volume.sh."
+
+
+def pressures(order: Order) -> Iterator[str]:
+    write("lib/pressure.sh", PRESSURE)
+    write("docs/pressure.md", "# Pressures\n\n- `bar_to_mbar`\n")
+    yield "Adds bar_to_mbar in lib/pressure.sh, described in docs/pressure.md."
+
+
 def functions(file: Path) -> list[str]:
     return re.findall(r"^(\w+)\(\)", file.read_text(), re.M)
 
 
-WORK = {"-length": length, "-weight": weight, "-docs": docs, "-synthese": synthesis}
+WORK = {
+    "-length": length,
+    "-weight": weight,
+    "-docs": docs,
+    "-synthese": synthesis,
+    "volumes": volumes,
+    "pressures": pressures,
+}
 
 
 # --- Reviewer --------------------------------------------------------------------------------------------------
@@ -226,6 +277,35 @@ def judged(index: int, criterion: str) -> dict[str, object]:
     return {"index": index, "met": True, "reason": "seen in the checkout of this commit"}
 
 
+# --- Inspector and Fixer ---------------------------------------------------------------------------------------
+
+
+def inspector(order: Order) -> None:
+    step("Reading the negative review.")
+    reason = "The review names one missing page; the rest is good, so a small repair is enough."
+    routing = {"schema_version": 1, "recommendation": "repair", "reason": reason, "lane": None, "question": None}
+    answer("ROUTING_RESULT", routing, end="END_ROUTING_RESULT")
+
+
+def fixer(order: Order) -> None:
+    step("The review is right: docs/volume.md is missing.")
+    write("docs/volume.md", "# Volumes\n\n- `l_to_ml`\n")
+    git("add", "docs/volume.md")
+    git("commit", "--quiet", "-m", "Describe the volumes")
+    git("push", "--quiet", order.facts["quarantine"], f"HEAD:refs/heads/{order.facts['branch']}")
+    result = {"schema_version": 1, "outcome": "repaired", "summary": "Adds the missing page docs/volume.md.",
+              "commit_hash": git("rev-parse", "HEAD"), "pushed_branch": order.facts["branch"],
+              "tests": [{"command": "sh check.sh", "result": "passed" if check() else "failed"}], "question": None,
+              "required_action": None, "review_required": True, "failure": None}  # fmt: skip
+    answer("FIX_RESULT", result, end="END_FIX_RESULT")
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+
+ROLES = {"operator": operator, "builder": builder, "reviewer": reviewer, "inspector": inspector, "fixer": fixer}
+
 if __name__ == "__main__":
     given = Order(sys.stdin.read())
-    {"operator": operator, "builder": builder, "reviewer": reviewer}[given.facts["role"]](given)
+    ROLES[given.facts["role"]](given)

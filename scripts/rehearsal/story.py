@@ -1,4 +1,4 @@
-"""The story that `scripts/rehearse` tells: a small repository, one intent, and the board that carries it to the end.
+"""The stories that `scripts/rehearse` tells: a small repository, one intent, and the board that carries it to the end.
 
 Everything that happens to the repository and the cards is done by `board`, `board-scheduler` and `board-worker` as
 processes of their own, started as systemd would start them: the timer's tick, and a worker for every bell that rings.
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +24,11 @@ from typing import Any
 import tomli_w
 
 from intent_board import sandbox
-from intent_board.board.model import PARKED, Kind, Phase
+from intent_board.board.model import PARKED, Card, Phase
 from intent_board.config import BoardConfig, load
 from intent_board.store import Store, open_store
 
 HERE = Path(__file__).parent
-PARENT = "units"
 TICK_SECONDS = 2.0
 #: The scripted story takes well under a minute; a real model may take its time.
 PATIENCE_SECONDS = {"command": 240.0, "codex": 7200.0, "claude": 7200.0}
@@ -47,34 +46,6 @@ FILES = {
     "check.sh": 'set -eu\nfor file in lib/*.sh tests/*.sh; do sh -n "$file"; done\n'
     'for test in tests/*.sh; do sh "./$test"; done\necho "all good"\n',
 }
-INTENT = """\
-# Intent: Lengths and weights
-
-## Goal
-
-The converter also knows lengths (kilometres to metres, metres to centimetres) and weights (kilograms to grams).
-
-## Scope
-
-`lib/`, `tests/` and a new page `docs/units.md` that names every function of the library.
-
-## Out of scope
-
-The temperature functions stay as they are.
-
-## Assumptions
-
-Whole numbers are enough.
-
-## Open risks
-
-None known.
-
-## Success criteria
-
-- `sh check.sh` exits with 0.
-- `docs/units.md` names every function of `lib/`.
-"""
 
 
 class GoneWrong(Exception):
@@ -212,19 +183,30 @@ class Play:
             raise GoneWrong(f"{' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
-    def until_settled(self) -> None:
-        """Tick, answer bells and tell what happens, until the parent is ready or stands still."""
+    def until(self, slug: str, reached: Callable[[Card], bool]) -> None:
+        """Tick, answer bells and tell what happens, until the card has got there.  Raises GoneWrong when it parks."""
         while True:
             self.tick()
             self.answer_bells()
             self.reap()
             self.tell()
-            parent = self.store.card(PARENT)
-            if parent.phase in PARKED | {Phase.BEREIT} and not self.workers:
-                return
+            card = self.store.card(slug)
+            if not self.workers:
+                if reached(card):
+                    return
+                if card.phase in PARKED and self.store.present_job(slug) is None:
+                    raise GoneWrong(f"{slug} is parked: {self.run('board', 'why', slug)}")
             if time.monotonic() - self.started > self.patience:
-                raise GoneWrong(f"nothing came of it within {self.patience:.0f} s: {self.run('board', 'why', PARENT)}")
+                raise GoneWrong(f"nothing came of it within {self.patience:.0f} s: {self.run('board', 'why', slug)}")
             time.sleep(0.05)
+
+    def until_phase(self, slug: str, phase: Phase) -> None:
+        self.until(slug, lambda card: card.phase is phase)
+
+    def says(self, *command: str) -> None:
+        """A person's command, shown."""
+        say(f"\n$ {' '.join(command)}")
+        self.run(*command)
 
     def tick(self) -> None:
         """The timer: a tick some seconds after the last one ended, at once when nothing else is under way."""
@@ -275,35 +257,20 @@ class Play:
             process.wait()
 
 
-# --- the end ---------------------------------------------------------------------------------------------------
+# --- a story ---------------------------------------------------------------------------------------------------
 
 
-def outcome(store: Store) -> dict[str, Any]:
-    """What became of the family, as --json prints it."""
-    parent, family = store.card(PARENT), store.family(PARENT)
-    children = [
-        {"slug": c.slug, "phase": c.phase.value, "commit": c.commit, "attempts": c.attempts.get("builder", 0)}
-        for c in family
-        if c.kind is Kind.CHILD
-    ]
-    joined = next((c for c in family if c.kind is Kind.SYNTHESIS), None)
-    synthesis = {"slug": joined.slug, "phase": joined.phase.value, "commit": joined.commit} if joined else None
-    return {"parent": {"slug": PARENT, "phase": parent.phase.value}, "children": children, "synthesis": synthesis}
+@dataclass(frozen=True)
+class Story:
+    """One story: its card, what people do in it, and what must have come of it."""
 
-
-def faults(end: dict[str, Any], remote: Path, runtime: str) -> Iterator[str]:
-    """What is not as it should be: by the board's word and by the remote's own."""
-    if end["parent"]["phase"] != Phase.BEREIT:
-        yield f"{PARENT} stands in {end['parent']['phase']}"
-    if runtime == "command" and len(end["children"]) != 3:
-        yield f"there are {len(end['children'])} children instead of 3"
-    if runtime == "command" and sorted(child["attempts"] for child in end["children"]) != [1, 1, 2]:
-        yield "exactly one child was to need a second attempt"
-    for card in [*end["children"], *([end["synthesis"]] if end["synthesis"] else [])]:
-        if card["phase"] != Phase.BEREIT:
-            yield f"{card['slug']} stands in {card['phase']}"
-        elif not on_branch(remote, card["commit"]):
-            yield f"{card['commit']} of {card['slug']} is not on the remote's branch"
+    slug: str
+    intent: str
+    act: Callable[[Play, Path], None]
+    outcome: Callable[[Store], dict[str, Any]]
+    faults: Callable[[dict[str, Any], Path, str], Iterator[str]]
+    moral: str
+    for_models: bool = False
 
 
 def on_branch(remote: Path, commit: str | None) -> bool:
@@ -323,50 +290,62 @@ def stage(keep: Path | None) -> Iterator[Path]:
         yield Path(place).resolve()
 
 
-def play(top: Path, runtime: str) -> tuple[dict[str, Any], list[str]]:
+def play(top: Path, runtime: str, story: Story) -> tuple[dict[str, Any], list[str]]:
     remote = make_repository(top)
-    file, intent, logs = top / "board.toml", top / f"{PARENT}.md", top / "logs"
+    file, intent, logs = top / "board.toml", top / f"{story.slug}.md", top / "logs"
     (top / "state").mkdir(mode=0o700)
     logs.mkdir()
     file.write_text(tomli_w.dumps(configuration(top, remote, runtime)))
-    intent.write_text(INTENT)
+    intent.write_text(story.intent)
     config = load(file)
     environment = {**os.environ, "INTENT_BOARD_CONFIG": str(file), **credentials(top, runtime)}
     # A board of one person: nobody is asked through sudo here, even when this very script runs under it.
     environment.pop("SUDO_UID", None)
     one = Play(config, file, environment, open_store(config), logs, PATIENCE_SECONDS[runtime])
-    say(f"One intent, {PARENT}, for a repository in {top}.\n")
+    say(f"One intent, {story.slug}, for a repository in {top}.\n")
     wrong: list[str] = []
     try:
-        one.run("board", "submit", str(intent), "--slug", PARENT)
-        one.until_settled()
+        story.act(one, intent)
     except GoneWrong as error:
-        if one.store.find(PARENT) is None:
+        if one.store.find(story.slug) is None:
             raise
         wrong.append(str(error))
     finally:
         one.end()
-    end = outcome(one.store)
+    end = story.outcome(one.store)
     say("\n$ board list\n" + one.run("board", "list"))
     say("$ git log --graph --oneline main\n" + git("log", "--graph", "--oneline", "main", cwd=remote))
-    wrong += faults(end, remote, runtime)
+    wrong += story.faults(end, remote, runtime)
     if wrong:
-        say(f"$ board why {PARENT}\n" + one.run("board", "why", PARENT))
+        say(f"$ board why {story.slug}\n" + one.run("board", "why", story.slug))
+    say(dry_run(one, story.slug))
     return end, wrong
 
 
+def dry_run(one: Play, slug: str) -> str:
+    """What a deployment would say.  This machine and this repository are not for deployment, so it says why not."""
+    command = ["board-deploy", "--config", str(one.file), "--dry-run", slug]
+    done = subprocess.run(command, env=one.environment, capture_output=True, text=True, check=False)
+    return f"$ board-deploy --dry-run {slug}\n{done.stdout}{done.stderr}"
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/rehearse", description="One whole family through the real board.")
+    from stories import STORIES
+
+    parser = argparse.ArgumentParser(prog="scripts/rehearse", description="One whole story through the real board.")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory that stays afterwards")
     parser.add_argument("--json", action="store_true", help="print the outcome as one JSON object, last on stdout")
     parser.add_argument("--runtime", choices=sorted(PROGRAMS), default="command", help="[default: command]")
-    parser.add_argument("--story", choices=["family"], default="family", help="[default: family]")
+    parser.add_argument("--story", choices=sorted(STORIES), default="family", help="[default: family]")
     options = parser.parse_args()
     if options.keep is not None and options.keep.exists() and any(options.keep.iterdir()):
         parser.error(f"{options.keep} is not empty; name a new directory")
+    story = STORIES[options.story]
+    if options.runtime != "command" and not story.for_models:
+        parser.error(f"the story {options.story} needs its scripted agent; leave --runtime out")
     with stage(options.keep) as top:
         try:
-            end, wrong = play(top, options.runtime)
+            end, wrong = play(top, options.runtime, story)
         except GoneWrong as error:
             say(f"rehearse: {error}")
             return 1
@@ -375,11 +354,13 @@ def main() -> int:
     if options.json:
         print(json.dumps(end))
     if not wrong:
-        say("The family is built, reviewed and on its branch.")
+        say(story.moral)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
+    # The stories import this file by its name, which must not make a second copy of it.
+    sys.modules["story"] = sys.modules["__main__"]
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -48,6 +48,31 @@ def test_a_family_goes_from_one_intent_to_a_ready_parent(tmp_path: Path) -> None
     assert list((keep / "state" / "checkouts").iterdir()) == []
 
 
+def test_a_refused_commit_is_repaired_on_an_applied_recommendation() -> None:
+    done = rehearse("--story", "repair", "--json")
+    assert done.returncode == 0, done.stderr
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert end["card"]["phase"] == "bereit_fuer_deployment"
+    assert (end["card"]["attempts"]["inspector"], end["card"]["attempts"]["fixer"]) == (1, 1)
+    assert [review["decision"] for review in end["reviews"]] == ["planung_mit_feedback", "bereit_fuer_deployment"]
+    assert end["reviews"][1]["commit"] == end["card"]["commit"] != end["reviews"][0]["commit"]
+
+
+def test_a_strangers_intent_passes_both_gates_on_the_owners_word() -> None:
+    done = rehearse("--story", "handoff", "--json")
+    assert done.returncode == 0, done.stderr
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert end["requester"] == "eva"
+    assert end["releases"] == [end["card"]["commit"]]
+    for said in ("$ board accept pressures", "wartet_auf_commitfreigabe", "$ board release pressures", "--dry-run"):
+        assert said in done.stderr
+
+
+def test_only_the_family_can_be_played_by_a_real_model() -> None:
+    done = rehearse("--story", "repair", "--runtime", "codex")
+    assert done.returncode == 2 and "needs its scripted agent" in done.stderr
+
+
 def test_a_directory_with_something_in_it_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     done = rehearse("--keep", str(tmp_path))

@@ -58,7 +58,7 @@ def _job(outlook: Outlook, what: str) -> str:
 
 
 def _reason(card: Card) -> str:
-    return f"Reason: {card.reason}." if card.reason else ""
+    return f"Reason: {card.reason.rstrip('.')}." if card.reason else ""
 
 
 def _geplant(outlook: Outlook) -> str:
