@@ -75,8 +75,8 @@ def test_a_command_of_plain_words_may_be_allowed(raw: dict[str, Any], command: s
     "command",
     [
         "a; b", "a && b", "a | b", "a & b", "a $(b)", "a `b`", "a\nb", "a > b", "a < b", "a $HOME", "a *", "a:*",
-        "a (b)", "a) Bash(b", "a, Bash", "a 'b'", 'a "b"', "a \\b", "{a,b}", "~/a", "a  b", " a", "a ", "", "a\tb", "-a",
-        "X=y a", "a\u2028b", "a\u200bb", "! a", "a # b",
+        "a (b)", "a) Bash(b", "a, Bash", "a 'b'", 'a "b"', "a \\b", "{a,b}", "~/a", "a  b", " a", "a ", "", "a\tb",
+        "-a", "X=y a", "a\u2028b", "a\u200bb", "! a", "a # b",
     ],
 )  # fmt: skip
 def test_a_command_that_a_shell_would_join_or_expand_is_refused(raw: dict[str, Any], command: str) -> None:

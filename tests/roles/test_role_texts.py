@@ -20,7 +20,7 @@ def config(contract: Path | None = None) -> BoardConfig:
     return parse(raw)
 
 
-@pytest.mark.parametrize("role", MODEL_ROLES)
+@pytest.mark.parametrize("role", [*MODEL_ROLES, "planner-dialogue"])
 def test_every_role_has_a_packaged_text_behind_the_shared_one(role: str) -> None:
     text = load(role, config())
     assert text.shared.startswith("# Rules for every role")

@@ -16,6 +16,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Handing work over": {
         "submit": ("submit", "Hand over an intent, or a better text for a card that waits."),
         "build": ("submit", "Hand an intent straight to a Builder (owner)."),
+        "plan": ("plan", "Write an intent with an interactive agent."),
         "lint": ("lint", "Say what is doubtful about an intent."),
     },
     "Looking": {

@@ -59,6 +59,7 @@ def _is_refusal(error: Exception) -> bool:
         "intent_board.workspace": ("WorkspaceError",),
         "intent_board.sandbox": ("SandboxUnavailable",),
         "intent_board.notify": ("NotifyError",),
+        "intent_board.roles.dialogue": ("DialogueError",),
         "intent_board.deploy.host": ("DeployRefused",),
     }
     known = tuple(
