@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -91,6 +92,20 @@ def test_a_file_is_opened_by_the_person_and_read_by_the_service_user(elsewhere: 
         ["sudo", "-n", "-u", "intent-board", "--", "/run/current-system/sw/bin/board", "submit", "--slug=x", "--", "-"]
     )
     assert taken.value.stdin == b"# Intent: X\n"
+
+
+def test_an_import_hands_state_and_intents_over_as_one(elsewhere: Any, tmp_path: Path) -> None:
+    (tmp_path / "cards.json").write_text('{"cards": {}}')
+    (tmp_path / "lamp.md").write_text("# Intent: X\n")
+    before = os.dup(0)
+    try:
+        with pytest.raises(Exec) as taken:
+            elsewhere.run("import", "--state", str(tmp_path / "cards.json"), "--intents", str(tmp_path), "--dry-run")
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+    assert taken.value.command[-5:] == ["/run/current-system/sw/bin/board", "import", "--state=-", "--dry-run", "--"]
+    assert json.loads(taken.value.stdin) == {"cards": {}, "intents": {"lamp.md": "# Intent: X\n"}}
 
 
 def test_who_may_not_use_the_board_is_told_so(elsewhere: Any) -> None:

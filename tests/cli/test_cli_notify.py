@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -116,6 +119,47 @@ def test_sending_consumes_the_bell_and_the_list_shows_what_is_left(board, people
     assert waiting["error"] == "not taken by line 1 (json)"
     assert "not taken by line 1 (json)" in board.ok("notify", "list")
     assert board.json("notify", "list", "--all") == [waiting]
+
+
+def test_a_person_without_the_credential_asks_the_unit(  # type: ignore[no-untyped-def]
+    board, people, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from intent_board.cli import notify
+    from intent_board.notify import asking
+
+    people(f"json://127.0.0.1:{service.server_address[1]}/{SECRET}", f"nonsense {SECRET}")
+    board.ok("list")
+    monkeypatch.setattr(notify, "under_sudo", lambda: True)
+    credentials = os.environ.pop("CREDENTIALS_DIRECTORY")
+    environment = {**os.environ, "CREDENTIALS_DIRECTORY": credentials}
+    bell = board.directory / "state/doorbells/notify-0"
+
+    def unit(_: float) -> None:
+        """The path unit: it starts the program as soon as the bell rings."""
+        assert bell.exists()
+        script = "import sys; from intent_board.cli.board import main; main(sys.argv[1:])"
+        command = [sys.executable, "-c", script, "--config", str(board.file), "notify", "send"]
+        ran = subprocess.run(command, env=environment, capture_output=True, check=True)
+        assert SECRET.encode() not in ran.stdout + ran.stderr
+
+    monkeypatch.setattr(asking.time, "sleep", unit)
+    result = says_no_secret(board.run("notify", "test"))
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", credentials)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "line 1 (json): taken"
+    assert len(service.taken) == 1
+    assert list((board.directory / "state/notify").iterdir()) == []
+
+
+def test_a_unit_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
+    from intent_board.notify import NotifyError, answer_all, ask
+
+    with pytest.raises(NotifyError, match="did not answer"):
+        ask(tmp_path, "lukas", lambda: None, patience=0.3)
+    assert list((tmp_path / "notify").iterdir()) == []
+    (tmp_path / "notify" / f"{'a' * 16}.ask").write_text('"lukas"')
+    assert answer_all(tmp_path, lambda asker: [], now=4e9) == 0, "its asker has gone"
+    assert list((tmp_path / "notify").iterdir()) == []
 
 
 def test_an_empty_list_says_so(board) -> None:  # type: ignore[no-untyped-def]

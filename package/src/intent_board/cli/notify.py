@@ -49,10 +49,22 @@ def _may_send(board: Desk) -> None:
 
 
 def _try(board: Desk) -> list[Result]:
+    from intent_board.notify import ask
+    from intent_board.runtimes.credentials import Credentials
+
+    name = board.config.notifications.credential
+    if name is not None and under_sudo() and Credentials().path(name) is None:
+        # A person's board has no credential; the unit has.
+        doorbells = board.store.doorbells
+        return ask(board.config.state_dir, board.asker.name, lambda: doorbells.ring("notify"))
+    return _try_here(board, board.asker.name)
+
+
+def _try_here(board: Desk, asker: str) -> list[Result]:
     from intent_board.notify import NotifyError, addresses, try_all
     from intent_board.runtimes.credentials import Credentials
 
-    results = try_all(addresses(board.config, Credentials()), board.asker.name)
+    results = try_all(addresses(board.config, Credentials()), asker)
     if not results:
         name = board.config.notifications.credential
         raise NotifyError(f"The credential {name} names nobody to tell; write one Apprise URL a line into it.")
@@ -110,13 +122,14 @@ def send(context: click.Context) -> None:
 
 
 def _send(board: Desk) -> None:
-    from intent_board.notify import AlreadySending, send_due
+    from intent_board.notify import AlreadySending, answer_all, send_due
     from intent_board.runtimes.credentials import Credentials
 
     asked: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         # What is under way is finished, so that an ordinary stop leaves no sending whose end is unknown.
         signal.signal(number, lambda got, _: asked.append(got))
+    answer_all(board.config.state_dir, lambda asker: _try_here(board, asker))
     try:
         report = send_due(board.config, board.store, Credentials(), stop=lambda: bool(asked))
     except AlreadySending as error:

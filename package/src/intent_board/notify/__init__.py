@@ -6,6 +6,7 @@ that is dead or slow holds nobody up.
 
 from __future__ import annotations
 
+from intent_board.notify.asking import answer_all, ask
 from intent_board.notify.message import Message, message
 from intent_board.notify.sending import AlreadySending, Report, send_due
 from intent_board.notify.targets import Fault, NotifyError, Target, Targets, addresses
@@ -21,6 +22,8 @@ __all__ = [
     "Target",
     "Targets",
     "addresses",
+    "answer_all",
+    "ask",
     "message",
     "send_due",
     "try_all",
