@@ -183,7 +183,17 @@ let
       "scheduler.outageBackoffInitialSeconds"
       "is above ${option "scheduler.outageBackoffMaxSeconds"}; lower it";
 
-  place = url: lib.removeSuffix ".git" (lib.removeSuffix "/" url);
+  # One spelling for the many of one place: `host:path` is `ssh://host/path`, a path is a `file` URL.
+  place =
+    url:
+    let
+      short = builtins.match "([^/:]+):(.*)" url;
+      isShort = short != null && !lib.hasPrefix "//" (lib.elemAt short 1);
+      long = if isShort then "ssh://${lib.elemAt short 0}/${lib.elemAt short 1}" else lib.removePrefix "file://" url;
+      parsed = builtins.match "([a-z+]+://)?(.*)" long;
+      parts = lib.filter (part: part != "" && part != ".") (lib.splitString "/" (lib.elemAt parsed 1));
+    in
+    toString (lib.elemAt parsed 0) + lib.removeSuffix ".git" (lib.concatStringsSep "/" parts);
   repositories = each cfg.repositories (
     name: repository:
     let

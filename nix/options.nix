@@ -153,8 +153,8 @@ let
     contract = option (nullOr own.readable) null (literalExpression "./roles/reviewer.md") ''
       The role's own text (Markdown with front matter).  `null`: the packaged one.
     '';
-    allowedCommands = option (types.listOf own.line) [ ] [ "git log" ] ''
-      Commands that the role's runs may use beyond what every run of that role may.
+    allowedCommands = option (types.listOf own.commandPrefix) [ ] [ "git log" ] ''
+      Beginnings of the commands that the role's runs may use beyond what every run of that role may.
     '';
   };
 
@@ -189,7 +189,7 @@ let
       Whether published commits of this repository are deployed; it must be
       {option}`services.intent-board.deploy.repository`.
     '';
-    protectedPaths = option (types.listOf own.line) [ ] [ "hosts/blunix/intent-board.nix" "flake.lock" ] ''
+    protectedPaths = option (types.listOf own.insidePath) [ ] [ "hosts/blunix/intent-board.nix" "flake.lock" ] ''
       Paths and patterns (as in a .gitignore) whose change waits for the owner's release, whoever owns the card.
     '';
   };

@@ -52,6 +52,30 @@ rec {
     && !(lib.hasPrefix "refs/" value || value == "@" || value == "HEAD")
     && builtins.all (part: part != "" && !lib.hasPrefix "." part && !lib.hasSuffix ".lock" part) parts;
 
+  # What names no file of the repository would protect nothing, without a word.
+  insidePath = named "path or pattern inside the repository" (types.addCheck line isInside);
+  isInside =
+    value:
+    let
+      parts = lib.splitString "/" value;
+    in
+    !(lib.hasPrefix "/" value || lib.hasPrefix "~" value || lib.hasInfix "\\" value)
+    && !(builtins.elem ".." parts || builtins.elem ".git" parts)
+    && lib.trim value == value;
+
+  # It becomes an entry of an agent program's own list, which takes what a shell would join for one more command.
+  commandPrefix = named "beginning of a command: plain words, nothing for a shell" (
+    types.addCheck line isCommandPrefix
+  );
+  isCommandPrefix =
+    value:
+    let
+      words = lib.splitString " " value;
+    in
+    !(lib.any (char: lib.hasInfix char value) (lib.stringToCharacters ";&|$`<>(){}[]*?!#~\\\"',"))
+    && builtins.all (word: word != "") words
+    && !(lib.hasPrefix "-" value || lib.hasInfix "=" (lib.head words));
+
   remote = named "git URL or absolute path" (types.addCheck line (value: !lib.hasPrefix "-" value));
   database = matching "SQLite URL with an absolute path, sqlite:////…" "sqlite:////[A-Za-z0-9._+@=,/-]+";
   variables =

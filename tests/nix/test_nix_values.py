@@ -184,6 +184,36 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
         "repositories.twin.remoteUrl",
         "is the same place as",
     ),
+    "two repositories on one remote, the short form": (
+        REPOSITORY + 'repositories.twin.remoteUrl = "git@forge.example.org:website.git";',
+        "repositories.twin.remoteUrl",
+        "is the same place as",
+    ),
+    "two repositories on one path": (
+        'repositories.one.remoteUrl = "/srv/git/one.git"; repositories.two.remoteUrl = "file:///srv//git/./one.git/";',
+        "repositories.two.remoteUrl",
+        "is the same place as",
+    ),
+    "protected path outside the repository": (
+        REPOSITORY + 'repositories.website.protectedPaths = [ "/etc" ];',
+        "repositories.website.protectedPaths",
+        "inside the repository",
+    ),
+    "protected path that goes up": (
+        REPOSITORY + 'repositories.website.protectedPaths = [ "a/../../b" ];',
+        "repositories.website.protectedPaths",
+        "inside the repository",
+    ),
+    "allowed command with a second one": (
+        'roles.builder.allowedCommands = [ "git log; evil" ];',
+        "roles.builder.allowedCommands",
+        "nothing for a shell",
+    ),
+    "allowed command with a pattern": (
+        'roles.builder.allowedCommands = [ "git *" ];',
+        "roles.builder.allowedCommands",
+        "nothing for a shell",
+    ),
     "repository below /home": (
         'repositories.website.remoteUrl = "/home/lukas/website.git";',
         "repositories.website.remoteUrl",
@@ -314,6 +344,32 @@ def test_a_wrong_value_is_refused_by_name(words: Callable[[str], str], what: str
     said = words(body)
     assert option in said, said[-2000:]
     assert reason in said, said[-2000:]
+
+
+def test_the_program_refuses_what_the_module_refuses_of_its_file(nix: Any, refused: type[Exception]) -> None:
+    """Where the module's own assertion speaks about the file, the program says the same of it: neither is laxer."""
+    only_nix = re.compile(
+        r"credential|store|/home|/root|host that this is not|specifier|owner who is|program|two dep|nobody gave"
+    )
+    laxer, compared = [], 0
+    for what, (body, option, _) in WRONG_BOARD.items():
+        try:
+            settings = nix.settings(body)["settings"]
+        except refused:
+            continue  # a type refused it: there is no file
+        if only_nix.search(what):
+            continue
+        try:
+            config.parse(settings)
+            said = ""
+        except config.ConfigError as error:
+            said = str(error)
+        last = re.sub("[A-Z]", lambda found: "_" + found.group().lower(), option.split(".")[-1]).strip('"')
+        if last not in said:
+            laxer.append(f"{what}: {said}")
+        compared += 1
+    assert laxer == []
+    assert compared >= 20
 
 
 @pytest.mark.parametrize("what", WRONG_HOST)
