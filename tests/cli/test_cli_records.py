@@ -27,7 +27,8 @@ def test_deployments_are_listed_the_newest_first(board: Any) -> None:
 
 def test_every_role_is_shown_with_what_it_may_do(board: Any) -> None:
     found = {role["role"]: role for role in board.json("roles")}
-    assert set(found) == {"operator", "builder", "reviewer", "fixer", "inspector", "planner"}
+    assert set(found) == {"operator", "builder", "reviewer", "fixer", "inspector", "planner", "planner-dialogue"}
+    assert "docs/intent/SLUG.md" in found["planner-dialogue"]["access"]
     assert found["reviewer"]["access"] == "reads one commit" and "attempt" in found["reviewer"]["runs_with"]["review"]
     assert set(found["builder"]["runs_with"]) == {"builder-schwer", "builder-leicht"}
     assert len(found["operator"]["sha256"]) == 64 and found["operator"]["text"] == "packaged"

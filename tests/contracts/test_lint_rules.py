@@ -105,6 +105,12 @@ def test_headings_in_fences_are_no_sections_and_words_below_a_deeper_heading_bel
         (english("Uninstall Htop, git stays.", "Only `environment.systemPackages`."), ["htop"]),
         (english("Install these:\n\n```nix\nenvironment.systemPackages = with pkgs; [ htop fd ];\n```"), ["htop"]),
         (english("As follows.", "In systemPackages:\n\n```diff\n- htop\n+ fd\n  git\n```"), ["htop"]),
+        (german("htop soll weg.", "environment.systemPackages"), ["htop"]),
+        (german("Auf blunix fehlt git in environment.systemPackages."), ["git"]),
+        (german("x", "- blunix:\n  - environment.systemPackages:\n    - entfernen: htop\n    - neu: fd"), ["htop"]),
+        (english("Take **htop** out of environment.systemPackages."), ["htop"]),
+        (english("Packages:\n\n| package | what |\n|---|---|\n| htop | remove |\n| fd | add |\n"), ["htop"]),
+        (english("x", "- [ ] remove `htop` from `environment.systemPackages`"), ["htop"]),
         (english("Move `pkgs.file` elsewhere.", "environment.systemPackages"), ["file"]),
     ],
 )

@@ -43,7 +43,7 @@ def roles(context: click.Context, as_json: bool) -> None:
     from intent_board.config import MODEL_ROLES
 
     config = load_config(context)
-    found = [_role(name, config) for name in MODEL_ROLES]
+    found = [*(_role(name, config) for name in MODEL_ROLES), _dialogue(config)]
     if as_json:
         print_json(found)
         return
@@ -81,6 +81,21 @@ def _role(name: str, config: BoardConfig) -> dict[str, Any]:
         "runs_with": dict(_settings(name, config)),
         "allowed_commands": list(allowed),
         "commands_held": _held(name, config),
+    }
+
+
+def _dialogue(config: BoardConfig) -> dict[str, Any]:
+    """The Planner that a person talks to with board plan: no job runs it, and no text on the host replaces its own."""
+    from intent_board.roles.dialogue import program
+    from intent_board.roles.text import load
+
+    return {
+        **load("planner-dialogue", config).record(),
+        "text": "packaged",
+        "access": "reads a person's checkout, writes docs/intent/SLUG.md",
+        "runs_with": {"board plan": program(config, None)},
+        "allowed_commands": [],
+        "commands_held": {},
     }
 
 

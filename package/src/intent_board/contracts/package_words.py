@@ -15,7 +15,7 @@ _CHANGES = re.compile(
     r"\b(?:add(?:s|ed|ing)?|remov\w*|delet\w*|drop(?:s|ped|ping)?|(?:un)?install\w*|includ\w*|mov(?:e|es|ed|ing)|replac\w*"
     r"|deinstall\w*|entfern\w*|lösch\w*|gelöscht\w*|streich\w*|gestrichen\w*|hinzu\w*|füg\w*|ergänz\w*|aufnehm\w*"
     r"|aufgenommen\w*|nimm\w*|ersetz\w*|verschieb\w*|verschoben\w*|entfall\w*|entfällt|wegfall\w*|raus\w*|heraus\w*"
-    r"|nicht mehr|no longer)\b"
+    r"|tak(?:e|es|en|ing)|put|purg\w*|get rid|available|verfügbar\w*|weg|bekomm\w*|fehl(?:t|en)|nicht mehr|no longer)\b"
 )
 _LISTS = re.compile(r"\bsystempackages\b|\bpackages\.nix\b")
 _PACKAGE = re.compile(r"systempackages|packages?\b|\bpaket\w*|\bprogram\w*|\btools?\b|\bwerkzeug\w*|install")
