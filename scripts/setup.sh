@@ -33,7 +33,7 @@ step() {
 
 install_packages() {
     if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
-        give_up "needs $*; install them with your package manager, on Debian: sudo apt-get install $*"
+        give_up "needs $*; install that with your package manager, on Debian: sudo apt-get install $*"
     fi
     # A fresh container has no package lists, and old lists name files that are gone.
     step "fetching the package lists" apt-get update
@@ -121,6 +121,8 @@ prepare_venv() {
     (
         flock 9
         venv_is_current "$mode" && exit 0
+        # Whoever ran the tests here once will do so again.
+        [ "$mode" != runtime ] || ! grep -q "^test " "$VENV/stamp" 2>/dev/null || mode=test
         python="$(find_python)" || { install_packages python3 python3-venv; python="$(find_python)"; } ||
             give_up "needs Python 3.11 or newer, and this system's is older"
         make_venv "$mode" "$python"

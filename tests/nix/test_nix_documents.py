@@ -44,6 +44,12 @@ def test_the_example_host_is_taken(nix: Any) -> None:
     assert parsed.repositories["nixos-config"].protected_paths
 
 
+def test_the_host_in_the_readme_is_taken(nix: Any) -> None:
+    page = (ROOT / "README.md").read_text()
+    body = page[page.index("    services.intent-board = {") : page.index("Every option with type")]
+    assert nix.host(f"{body} users.users.lukas = {{ }};")["faults"] == []
+
+
 def test_the_example_pushes_from_publish_units_alone(nix: Any) -> None:
     units = nix.json("(import ./eval.nix { host = ../../examples/blunix.nix; }).all")["units"]
     holders = {name for name, text in units.items() if "LoadCredential=forge-push-key:" in text}
