@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +328,44 @@ def test_a_profile_that_this_board_can_not_run_is_the_lanes_with_a_warning(impor
     assert taken.profile is not None and taken.profile.model == "gpt-5.6-luna"
     assert "recommended profile" in taken.warnings[0]
     assert importer.board.card("open-c").ladder is None
+
+
+def test_a_profile_that_was_not_decided_is_none(importer: Importer) -> None:
+    importer.state["cards"]["in-geplant"]["recommended_profile"] = dict.fromkeys(PROFILE)
+    importer.state["cards"]["open-c"]["recommended_profile"] = {**PROFILE, "iteration_limit": None}
+    importer.ok()
+    for slug in ("in-geplant", "open-c"):
+        taken = importer.board.card(slug)
+        assert taken.profile is not None and taken.profile.iteration_limit == 20
+    assert importer.board.card("in-geplant").warnings == ()
+
+
+def test_a_long_line_of_cards_that_wait_for_one_another_is_taken_quickly(importer: Importer) -> None:
+    importer.state["cards"] = {
+        f"card-{number}": card("geplant", blocked_by=[f"card-{number - 1}"] if number else []) for number in range(2000)
+    }
+    begun = time.monotonic()
+    assert len(importer.ok("--dry-run")["cards"]) == 2000
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("place", [10, 60, 93])
+def test_killed_in_the_middle_nothing_is_there_and_the_next_run_does_it(
+    importer: Importer, tmp_path: Path, place: int
+) -> None:
+    importer.board.ok("list")
+    script = "import sys; from intent_board.cli.board import main; main(sys.argv[1:])"
+    places = {"INTENT_BOARD_TEST_BOUNDARIES": str(tmp_path / "places"), "INTENT_BOARD_TEST_KILL_AT": str(place)}
+    command = [sys.executable, "-c", script, "--config", str(importer.board.file), *importer.arguments()]
+    killed = subprocess.run(command, env={**os.environ, **places}, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    there = len(importer.board.json("list", "--all"))
+    # 30 cards with their notes and audit are 90 effects; what follows is the commit.
+    assert there == (0 if place <= 91 else 30)
+    found = importer.ok()
+    assert len(found["cards"]) + len(found["already_imported"]) == 30
+    assert len(importer.board.json("list", "--all")) == 30
 
 
 def test_only_the_owner_may(importer: Importer) -> None:

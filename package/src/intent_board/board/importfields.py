@@ -105,7 +105,7 @@ class Fields:
             lane=self._lane(),
             profile=self._profile(),
             ladder=self._ladder(),
-            wave=self._whole("wave", 1, 1000),
+            wave=self._whole("wave", 0, 1000),
             write_scope=self._scope(),
             criteria=criteria,
             reason=self._text("operator_reason") or "",
@@ -235,7 +235,9 @@ class Fields:
         runtime = value.get("runtime")
         limit = value.get("iteration_limit")
         limits = self._config.limits
-        if type(runtime) is not str or type(limit) is not int:
+        if runtime is None:
+            return None  # none was recommended
+        if type(runtime) is not str or (limit is not None and type(limit) is not int):
             self.faults.append("recommended_profile must have a text `runtime` and a whole number `iteration_limit`")
             return None
         rung = self._rung(value)

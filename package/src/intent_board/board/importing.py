@@ -158,14 +158,19 @@ class _Families:
 
     def _cycles(self) -> Iterator[Broken]:
         """Cards that wait for one another: what is left when those that wait for nobody are taken away."""
-        left = {
-            slug: {other for other in card.blocked_by if other in self.former} for slug, card in self.former.items()
-        }
-        while free := [slug for slug, others in left.items() if not others]:
-            for slug in free:
-                del left[slug]
-            for others in left.values():
-                others.difference_update(free)
+        left = {slug: set(card.blocked_by) & self.former.keys() for slug, card in self.former.items()}
+        waiting: dict[str, list[str]] = defaultdict(list)
+        for slug, others in left.items():
+            for other in others:
+                waiting[other].append(slug)
+        free = [slug for slug, others in left.items() if not others]
+        while free:
+            gone = free.pop()
+            del left[gone]
+            for slug in waiting[gone]:
+                left[slug].discard(gone)
+                if not left[slug]:
+                    free.append(slug)
         for slug, others in left.items():
             if slug not in others:
                 yield Broken(slug, f"it waits in a circle: it is blocked by {', '.join(sorted(others))}")
