@@ -111,6 +111,7 @@ def test_headings_in_fences_are_no_sections_and_words_below_a_deeper_heading_bel
         (english("Take **htop** out of environment.systemPackages."), ["htop"]),
         (english("Packages:\n\n| package | what |\n|---|---|\n| htop | remove |\n| fd | add |\n"), ["htop"]),
         (english("x", "- [ ] remove `htop` from `environment.systemPackages`"), ["htop"]),
+        (german("x", "- `hosts/blunix/dns.nix` (neu)\n- `htop` in `environment.systemPackages`"), ["htop"]),
         (english("Move `pkgs.file` elsewhere.", "environment.systemPackages"), ["file"]),
     ],
 )

@@ -65,9 +65,9 @@ def _changed(passage: Passage, names: Mapping[str, object], *, sure: bool) -> It
     `sure`: the document speaks of package lists, so a bare name is a package.  Else the passage itself has to.
     """
     text, lead = passage.low, passage.lead
-    code = passage.fenced and "systempackages" in text
-    changes = code or bool(_CHANGES.search(text) or _CHANGES.search(lead))
-    sure = sure or code or bool(_PACKAGE.search(text) or _PACKAGE.search(lead))
+    # "`htop` in `environment.systemPackages`" is an order also without a verb.
+    changes = bool(_LISTS.search(text) or _CHANGES.search(text) or _CHANGES.search(lead))
+    sure = sure or bool(_PACKAGE.search(text) or _PACKAGE.search(lead))
     for word in _WORD.finditer(text):
         start, end = word.span()
         if "/" in (text[start - 1 : start], text[end : end + 1]) or text[start - 1 : start] in {".", "-", "@", "\\"}:
