@@ -100,6 +100,18 @@ def test_an_event_that_the_rules_refuse_changes_nothing(store: Store, board: Boa
     assert store.happen("lamp", "accept", actor="lukas").phase is Phase.OPERATOR_PRUEFUNG
 
 
+def test_a_repository_that_is_not_configured_is_refused(store: Store) -> None:
+    with pytest.raises(Refused, match="'elsewhere'"):
+        store.submit(
+            slug="lamp",
+            title="t",
+            intent="# Intent: t\n",
+            repository="elsewhere",
+            requester="lukas",
+            event="submit_by_owner",
+        )
+
+
 def test_an_unknown_card_is_named(store: Store) -> None:
     with pytest.raises(UnknownCard, match="'lamp'"):
         store.happen("lamp", "accept", actor="lukas")

@@ -245,6 +245,23 @@ def test_an_attempt_is_interrupted_three_times_and_then_fails(store: Store, boar
     assert store.recover() == []
 
 
+def test_a_lost_run_that_its_card_has_no_use_for_ends_all_the_same(store: Store, board: Board) -> None:
+    board.building()._let_go(None)
+    sql(store, "UPDATE jobs SET interruptions = 3")
+    sql(store, "UPDATE cards SET phase = 'planung_mit_feedback', status = 'succeeded'")
+    (job_id,) = store.recover()
+    line = store.job(job_id)
+    assert line is not None
+    assert line.job.state is JobState.DONE
+    assert store.recover() == []
+    assert store.card("lamp").phase is Phase.PLANUNG_MIT_FEEDBACK
+
+
+def test_an_answer_that_parked_its_card_answers_the_same_twice(store: Store, board: Board) -> None:
+    claim = board.building()
+    assert [store.finish(claim, "built", {"base": "b" * 40}) for _ in range(2)] == [False, False]
+
+
 def test_a_sleeping_worker_keeps_its_job(store: Store, board: Board, processes: Processes) -> None:
     board.direct()
     store.tick(100.0, off_branch={})

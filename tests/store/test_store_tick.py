@@ -144,6 +144,11 @@ def test_a_parked_child_blocks_its_parent_once_and_a_retry_clears_it(store: Stor
     for slug in ("roof", "wall"):
         store.happen(slug, "retry", actor="lukas")
     assert ("house", "family_cleared") in tick(store)
+    set_phase(store, "roof", "klaerung_reparatur")
+    sql(store, "UPDATE cards SET reason = 'the tests are red' WHERE slug = 'roof'")
+    store.tick(NOW + 1, off_branch={})
+    # Blocked for the same reason as long ago is news again.
+    assert len([note for note in store.due_notifications(NOW) if note.event == "blocked"]) == 3
 
 
 def test_an_archived_child_blocks_its_parent(store: Store, board: Board) -> None:
@@ -428,6 +433,23 @@ def test_a_card_over_which_the_plan_breaks_is_parked(
     monkeypatch.setattr(schedule, "_verdict", fragile)
     assert tick(store) == [("desk", "dispatch")]
     assert "a scope nobody thought of" in store.card("lamp").reason
+
+
+def test_a_card_that_stays_unreadable_holds_up_nobody(store: Store, board: Board) -> None:
+    board.direct("lamp")
+    board.direct("desk")
+    sql(store, "UPDATE cards SET slug = ? WHERE slug = 'lamp'", b"\xff")
+    for _ in range(2):
+        tick(store)
+    assert store.card("desk").phase is Phase.IN_UMSETZUNG
+
+
+def test_many_bad_cards_in_front_hold_up_the_good_one_for_no_tick(store: Store, board: Board) -> None:
+    for number in range(8):
+        board.direct(f"bad-{number}")
+    board.direct("good")
+    sql(store, "UPDATE cards SET title = ? WHERE slug LIKE 'bad%'", b"\xff")
+    assert tick(store) == [("good", "dispatch")]
 
 
 def test_a_plan_that_breaks_over_nobody_in_particular_is_said(

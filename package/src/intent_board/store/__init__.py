@@ -96,6 +96,8 @@ class Store:
     ) -> Card:
         """A new card by one of the submit events.  Raises Refused (a slug that is taken, say)."""
         known = {"slug": slug, "title": title, "repository": repository, "requester": requester}
+        if repository not in self.config.repositories:
+            raise Refused(f"There is no repository {repository!r}; the configuration declares those there are.")
         with self._writing() as work:
             if work.connection.execute(_HAS_CARD, {"of": slug}).first() is not None:
                 raise Refused(f"The slug {slug!r} is taken; choose another one, since no card is ever deleted.")
@@ -270,20 +272,22 @@ class Store:
             happening.fault(work, self.config, slug, "no job is under way for it, and its last one led nowhere")
 
     def _planned(self, work: Work, off_branch: Mapping[str, Collection[str]]) -> list[Effect]:
-        for _ in range(_LOOKS):
+        parked: set[str] = set()
+        while True:
             seen = snapshots.look(work.connection, self.config, off_branch)
             bad = seen.unreadable
-            if not bad:
+            # One that stays unreadable although it was parked is left out, and everybody else goes on.
+            if bad.keys() <= parked:
                 try:
                     return schedule.plan(seen.snapshot, work.now)
                 except Exception as error:
                     log.exception("The plan failed")
                     bad = _culprits(seen.snapshot, work.now)
-                    if not bad:
+                    if bad.keys() <= parked:
                         raise StoreError(f"The tick can't be planned ({error}); the log has the details.") from error
-            for slug, reason in bad.items():
-                happening.fault(work, self.config, slug, reason)
-        return []
+            for slug in bad.keys() - parked:
+                happening.fault(work, self.config, slug, bad[slug])
+            parked |= bad.keys()
 
     def _carry_out(self, work: Work, effect: Effect) -> bool:
         if not isinstance(effect, Happen):

@@ -205,10 +205,13 @@ def _runtime(effect: CreateJob) -> str | None:
 
 
 def _notify(work: Work, effect: Notify) -> None:
-    """Put a fact into the outbox, once: the same words about the same round and job are the same fact."""
-    turn = work.connection.execute(_ROUND, {"of": effect.slug}).scalar()
+    """Put a fact into the outbox, once.
+
+    The same words to the same people about the same job, in one round and one stay in a phase, are the same fact.
+    """
+    stay = str(work.connection.execute(_STAY, {"of": effect.slug}).first())
     job = str(work.job.id if work.job else "")
-    parts = (effect.slug, effect.event, str(turn), job, str(effect.to_requester), rows.clean(effect.text))
+    parts = (effect.slug, effect.event, stay, job, str(effect.to_requester), rows.clean(effect.text))
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if work.connection.execute(_HAS_FACT, {"of": key}).first() is not None:
         return
@@ -299,7 +302,7 @@ _LAST_VERSION = (
     .limit(1)
 )
 _IS_UNPROJECTED = select(tables.unprojected.c.slug).where(tables.unprojected.c.slug == bindparam("of"))
-_ROUND = select(tables.cards.c.round).where(tables.cards.c.slug == bindparam("of"))
+_STAY = select(tables.cards.c.round, tables.cards.c.phase_since).where(tables.cards.c.slug == bindparam("of"))
 _REPOSITORY = select(tables.cards.c.repository).where(tables.cards.c.slug == bindparam("of"))
 _HAS_FACT = select(tables.notifications.c.id).where(tables.notifications.c.key == bindparam("of"))
 _CLOSE_ROUTE = (

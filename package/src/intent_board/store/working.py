@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,8 @@ class Claim:
 
     def _let_go(self, path: Path | None) -> None:
         # Once only: a closed number may belong to another file by now.
-        for lock in self._open:
-            self._open.remove(lock)
+        while self._open:
+            lock = self._open.pop()
             if path is None:
                 os.close(lock)
             else:
@@ -215,10 +215,12 @@ def finish(
         happening.happen(work, config, claim.job.slug, event, happening.BOARD, data)
 
     def refused(refusal: Refused) -> None:
-        work.connection.execute(_MARK_STALE, {"of": claim.job.id, "mine": claim.token})
         _record_stale(work, claim, event, str(refusal))
 
-    return happening.guarded(work, config, claim.job.slug, apply, refused=refused)
+    applied = happening.guarded(work, config, claim.job.slug, apply, refused=refused)
+    if not applied:
+        work.connection.execute(_MARK_STALE, {"of": claim.job.id, "mine": claim.token})
+    return applied
 
 
 def _ended(now: float, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -322,10 +324,9 @@ def recover(work: Work, config: BoardConfig, held: list[int]) -> list[int]:
         held.append(lock)
         dead.append(int(job_id))
 
-        def lost(job_id: int = job_id) -> None:
-            _interrupted(work, config, job_id)
-
-        happening.guarded(work, config, str(slug), lost, refused=_refuse(work, str(slug)))
+        happening.guarded(
+            work, config, str(slug), partial(_interrupted, work, config, int(job_id)), refused=log.warning
+        )
         boundary("store.recover.job")
     return dead
 
@@ -336,30 +337,39 @@ def _interrupted(work: Work, config: BoardConfig, job_id: int) -> None:
         return
     happening.stop(work, job)
     times = job.interruptions + 1
-    if times <= config.scheduler.interrupted_runs:
-        values: dict[str, Any] = {"state": JobState.QUEUED.value, "interruptions": times}
-        work.connection.execute(update(jobs).where(jobs.c.id == job.id).values(values))
-        data = {"job": job.id, "interruptions": times, "used_iterations": job.used_iterations}
-        applying.record(work, Record(job.slug, "interrupted", happening.BOARD, data))
-        work.rung.add(job.queue)
+    if times > config.scheduler.interrupted_runs:
+        _lost(work, config, replace(job, state=JobState.DONE, interruptions=times))
         return
-    reason = f"the run of job {job.id} was interrupted {times} times (the worker died or the host went down)"
-    ended = _ended(work.now, Event.RUN_LOST, {"reason": reason}) | {"interruptions": times}
+    values: dict[str, Any] = {"state": JobState.QUEUED.value, "interruptions": times}
+    work.connection.execute(update(jobs).where(jobs.c.id == job.id).values(values))
+    data = {"job": job.id, "interruptions": times, "used_iterations": job.used_iterations}
+    applying.record(work, Record(job.slug, "interrupted", happening.BOARD, data))
+    work.rung.add(job.queue)
+
+
+def _lost(work: Work, config: BoardConfig, job: Job) -> None:
+    """An attempt that was interrupted too often ends, whatever its card makes of that."""
+    reason = (
+        f"the run of job {job.id} was interrupted {job.interruptions} times (the worker died or the host went down)"
+    )
+    ended = _ended(work.now, Event.RUN_LOST, {"reason": reason}) | {"interruptions": job.interruptions}
     work.connection.execute(update(jobs).where(jobs.c.id == job.id).values(ended))
-    work.job = replace(job, state=JobState.DONE, interruptions=times)
-    try:
+
+    def apply() -> None:
         happening.happen(work, config, job.slug, Event.RUN_LOST, happening.BOARD, {"reason": reason})
-    finally:
-        work.job = None
+
+    work.job = job
+    happening.guarded(work, config, job.slug, apply, refused=_refuse(work, job.slug))
+    work.job = None
 
 
 def remove_old_locks(connection: Connection, config: BoardConfig) -> None:
     """Remove the lock files of jobs that are over and held by nobody."""
-    still_open = set(connection.execute(_ALL_OPEN).scalars())
     for path in (config.state_dir / "locks").glob("job-*.lock"):
-        with suppress(ValueError):
-            if int(path.stem.removeprefix("job-")) not in still_open and (lock := locks.acquire(path)) is not None:
-                locks.discard(path, lock)
+        number = path.stem.removeprefix("job-")
+        state = connection.execute(_HOLDER, {"of": int(number)}).first() if number.isdecimal() else None
+        if (state is None or state[0] not in _OPEN) and (lock := locks.acquire(path)) is not None:
+            locks.discard(path, lock)
 
 
 # --- the statements, made once so that their compiled form is found again -------------------------------------------
@@ -434,7 +444,6 @@ _MARK_STALE = (
 )
 _IS_PAUSED = select(paused_runtimes.c.runtime).where(paused_runtimes.c.runtime == bindparam("of"))
 _RUNNING = select(jobs.c.id, jobs.c.slug).where(jobs.c.state == JobState.RUNNING.value).order_by(jobs.c.id)
-_ALL_OPEN = select(jobs.c.id).where(jobs.c.state.in_(_OPEN))
 _ORPHANS = select(cards.c.slug).where(
     or_(
         cards.c.phase.in_(sorted((*BUILDING, Phase.OPERATOR_PRUEFUNG, Phase.IN_REVIEW))),
