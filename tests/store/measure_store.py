@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from conftest import PROFILE, configured, sql
 from sqlalchemy import insert
+from store_board import PROFILE, configured, sql
 
 from intent_board.store import Store, open_store, tables
 from intent_board.store.projections import digest

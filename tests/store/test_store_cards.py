@@ -10,7 +10,7 @@ from intent_board.board.model import Kind, Phase, Refused, Status
 from intent_board.store import Store, UnknownCard
 
 if TYPE_CHECKING:
-    from conftest import Board
+    from store_board import Board
 
 
 def test_a_submitted_card_has_its_intent_its_job_and_a_line_of_the_audit(store: Store, board: Board) -> None:
@@ -81,7 +81,7 @@ def test_a_split_that_names_a_taken_slug_makes_no_child(store: Store, board: Boa
 
 def test_a_split_that_waits_for_a_card_that_is_not_there_makes_no_child(store: Store, board: Board) -> None:
     board.submit("house")
-    from conftest import child_data
+    from store_board import child_data
 
     data = {"children": [child_data("roof", ["nowhere"]), child_data("wall")]}
     assert not store.finish(board.claim("operator"), "operator_split", data)

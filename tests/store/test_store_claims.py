@@ -9,14 +9,14 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import heard, sql, tell
+from store_board import heard, sql, tell
 
 from intent_board.board.model import JobState, Phase, Refused, Status
 from intent_board.store import StaleClaim, Store
 from intent_board.store.working import RAW_LIMIT, lock_path
 
 if TYPE_CHECKING:
-    from conftest import Board, Processes
+    from store_board import Board, Processes
 
 
 def job_of(store: Store, slug: str, role: str = "builder") -> object:

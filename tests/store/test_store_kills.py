@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import Board, child_data, configured, sql
+from store_board import Board, child_data, configured, sql
 
 from intent_board import boundaries
 from intent_board.board.model import Phase

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import configured, heard, sql, tell
 from sqlalchemy import event
+from store_board import configured, heard, sql, tell
 
 from intent_board.config import BoardConfig
 from intent_board.store import Store, StoreError, engine, migrate, open_store, tables
 
 if TYPE_CHECKING:
-    from conftest import Board, Processes
+    from store_board import Board, Processes
 
 
 def schema_of(path: Path) -> set[str]:
@@ -62,7 +62,7 @@ def test_many_processes_may_open_a_new_store_at_once(config: BoardConfig, proces
 @pytest.mark.faults
 @pytest.mark.parametrize("place", [1, 2, 3])
 def test_making_it_may_be_killed_anywhere(config: BoardConfig, tmp_path: Path, place: int) -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from conftest import configured; import pathlib;"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from store_board import configured; import pathlib;"
     code += "from intent_board.store import open_store; open_store(configured(pathlib.Path(sys.argv[2])))"
     environment = {
         **os.environ,
@@ -75,7 +75,7 @@ def test_making_it_may_be_killed_anywhere(config: BoardConfig, tmp_path: Path, p
 
 
 def test_alembic_is_not_loaded_to_open_or_make_a_store(config: BoardConfig) -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from conftest import configured; import pathlib;"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from store_board import configured; import pathlib;"
     code += "from intent_board.store import open_store; open_store(configured(pathlib.Path(sys.argv[2])));"
     code += "open_store(configured(pathlib.Path(sys.argv[2]))); sys.exit('alembic' in sys.modules)"
     arguments = [sys.executable, "-c", code, str(Path(__file__).parent), str(config.state_dir)]

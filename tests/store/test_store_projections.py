@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import configured, sql
+from store_board import configured, sql
 
 from intent_board.store import Store, open_store
 
 if TYPE_CHECKING:
-    from conftest import Board
+    from store_board import Board
 
 TEXT = "# Intent: The lamp\n"
 NEWER = "# Intent: A brighter lamp\n"
@@ -132,7 +132,7 @@ def test_a_directory_that_can_not_be_made_hurts_no_card_and_is_tried_again(state
     (tmp_path / "in the way").write_text("")
     config = configured(state_dir, board={"intent_dir": str(tmp_path / "in the way" / "intents")})
     store = open_store(config)
-    from conftest import Board
+    from store_board import Board
 
     Board(store).submit("lamp")
     assert store.card("lamp").title == "The lamp"
@@ -143,7 +143,7 @@ def test_a_directory_that_can_not_be_made_hurts_no_card_and_is_tried_again(state
 
 @pytest.mark.faults
 def test_a_process_that_dies_after_its_commit_leaves_the_file_to_the_next_tick(state_dir: Path, tmp_path: Path) -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from conftest import *;"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from store_board import *;"
     code += "Board(open_store(configured(Path(sys.argv[2])))).submit('lamp')"
     store = open_store(configured(state_dir))
     for place in range(1, 40):

@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import sql
 from sqlalchemy import inspect
+from store_board import sql
 
 from intent_board.store import Store, StoreError
 
 if TYPE_CHECKING:
-    from conftest import Board
+    from store_board import Board
 
 HASH = "c" * 40
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import configured, sql
+from store_board import configured, sql
 
 from intent_board.board import schedule, states
 from intent_board.board.model import Happen, Kind, Phase, Refused, Status
@@ -16,7 +16,7 @@ from intent_board.store import Store, StoreError, open_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Board
+    from store_board import Board
 
 HASH = "a" * 40
 NOW = 1_000.0
