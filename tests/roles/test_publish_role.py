@@ -45,6 +45,30 @@ def test_a_conflict_goes_to_a_person_with_its_paths(bench: Bench) -> None:
     assert bench.tip == other
 
 
+def test_after_a_conflict_the_card_is_built_afresh_from_the_tip(bench: Bench) -> None:
+    refused = bench.approved()
+    bench.push("Meanwhile", greeting__txt="goodbye\n")
+    bench.drained("publish")
+    card = bench.store.happen("greet", "retry", actor="lukas", data={"afresh": True})
+    assert (card.phase, card.commit, card.round) == ("geplant", None, 2)
+    bench.ticked()
+    bench.agent("""
+        text = open("greeting.txt").read()
+        open("greeting.txt", "w").write(text + "hello\\n")
+        step(); built("Greets after the farewell." if not facts["continues"] else "continues")
+    """)
+    bench.drained("builder-schwer")
+    bench.agent("final(review())")
+    bench.drained("review")
+    card = bench.drained("publish")
+    assert card.phase == "bereit_fuer_deployment", card.reason
+    assert git("show", "main:greeting.txt", cwd=bench.remote) == "goodbye\nhello"
+    assert git("log", "-1", "--format=%b", "main", cwd=bench.remote).startswith("Greets after the farewell.")
+    bench.ticked()
+    mirror = bench.config.state_dir / "mirrors" / "demo.git"
+    assert refused.commit in git("for-each-ref", "--format=%(objectname)", "refs/board", cwd=mirror).split()
+
+
 def test_a_rebased_commit_whose_checks_fail_is_not_published(bench: Bench) -> None:
     bench.approved()
     bench.push("Meanwhile", check__sh="test ! -e greeting.txt")

@@ -570,7 +570,19 @@ def publish_failed(card: Card, facts: Facts) -> list[Effect]:
 
 
 def retry(card: Card, facts: Facts) -> list[Effect]:
-    """A new round: the whole ladder again, reports and findings attached to the next order."""
+    """A new round: the whole ladder again, reports and findings attached to the next order.
+
+    `afresh`: the work so far is kept as a ref and given up, as after a conflict with the branch.
+    """
+    if facts.data.get("afresh"):
+        keep: list[Effect] = [KeepRef(card.slug, card.commit)] if card.commit else []
+        note = Attach(card.slug, "notes", {"afresh": card.round + 1})
+        return [
+            CancelJobs(card.slug),
+            *keep,
+            note,
+            *_new_round(card, commit=None, base=None, reviewed=None, released=None),
+        ]
     if card.status is Status.PUBLISH_FAILED:
         return [
             CancelJobs(card.slug),
@@ -585,8 +597,8 @@ def retry(card: Card, facts: Facts) -> list[Effect]:
     return [CancelJobs(card.slug), *_new_round(card)]
 
 
-def _new_round(card: Card) -> list[Effect]:
-    values: dict[str, Any] = {"round": card.round + 1, "rung": 0, "publish_rounds": 0, "line": NEXT_LINE}
+def _new_round(card: Card, **more: Any) -> list[Effect]:
+    values: dict[str, Any] = {**more, "round": card.round + 1, "rung": 0, "publish_rounds": 0, "line": NEXT_LINE}
     values |= {"reason": "", "question": None, "asked_by": None, "human_action": None}
     if card.lane is None or card.profile is None:
         raise Refused(f"{card.slug}: never had a lane; use board build {card.slug} or board submit --replace")

@@ -80,6 +80,8 @@ def _klaerung(outlook: Outlook) -> str:
         question = card.question or card.reason
         return f"The {card.asked_by or 'role'} asks: {question}{action} Way out: board answer {card.slug}."
     ways = [f"board retry {card.slug}"]
+    if card.status is Status.PUBLISH_FAILED:
+        ways.append(f"board retry {card.slug} --afresh")
     if card.commit is not None and card.status not in (Status.PUBLISH_FAILED, Status.DEPLOY_FAILED):
         ways.append(f"board repair {card.slug}")
     if card.parent is None:

@@ -56,13 +56,14 @@ def answer(context: click.Context, slug: str, text: str, as_json: bool) -> None:
         report([happen(board, slug, "answer", given)], as_json)
 
 
-@click.command(epilog=example("board retry backup"))
+@click.command(epilog=example("board retry backup", "board retry backup --afresh"))
 @slug_argument
+@click.option("--afresh", is_flag=True, help="Build again from the branch's tip; the work so far is kept as a ref.")
 @json_option
 @click.pass_context
-def retry(context: click.Context, slug: str, as_json: bool) -> None:
+def retry(context: click.Context, slug: str, afresh: bool, as_json: bool) -> None:
     """Try again: a new round with the whole ladder; reports and findings go along."""
-    _once(context, slug, "retry", as_json)
+    _once(context, slug, "retry", as_json, afresh=afresh or None)
 
 
 @click.command(epilog=example("board archive backup --reason 'solved by hand'"))

@@ -71,6 +71,8 @@ def _place(claim: Claim, context: Context) -> Place:
     card, workspace = claim.card, context.workspace
     branch = workspace.fetch(card.repository)
     tip = workspace.tip(card.repository, branch)
+    if _is_afresh(claim, context):
+        workspace.remove_tree(card.repository, card.slug)
     continues = workspace.tree(card.slug) is not None
     from_commit = tip
     if continues and card.commit is not None and not workspace.holds(card.slug, card.commit):
@@ -82,6 +84,13 @@ def _place(claim: Claim, context: Context) -> Place:
     base = workspace.base(card.slug)
     on_branch = base is None or tip is None or workspace.is_ancestor(card.repository, base, tip)
     return Place(tree, branch, tip, base, base if on_branch else card.base, continues)
+
+
+def _is_afresh(claim: Claim, context: Context) -> bool:
+    """Whether a person gave up the work so far, and nothing was done since; what the tree held is kept as a ref."""
+    begun = claim.job.used_iterations > 0 or claim.job.snapshot["rung"] > 0
+    notes = context.store.attachments(claim.card.slug, "notes")
+    return not begun and any(note.data.get("afresh") == claim.job.round for note in notes)
 
 
 def _run(claim: Claim, context: Context, place: Place, text: str) -> RunResult | PutBack:
