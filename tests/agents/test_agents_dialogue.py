@@ -65,3 +65,40 @@ def test_claude_can_write_the_one_file_and_nothing_else(real_claude: Any, tmp_pa
     assert len(refused) == 5
     assert changes(before, picture(dialogue), dialogue) == ()
     assert not (tmp_path / "outside.md").exists()
+
+
+def test_codex_can_write_the_directory_of_intents_and_nothing_else(real_codex: Any, tmp_path: Path) -> None:
+    checkout, home = tmp_path / "checkout", tmp_path / "home"
+    (checkout / ".git").mkdir(parents=True)
+    home.mkdir()
+    # A person's own settings must not make more writable.
+    (home / "config.toml").write_text(f"[sandbox_workspace_write]\nwritable_roots = [{json.dumps(str(checkout))}]\n")
+    dialogue = begin(checkout, "backup")
+    argv = command(dialogue, example(), "codex")
+    settings = [word for at, name in enumerate(argv) if name == "-c" for word in (name, argv[at + 1])]
+    writes = "echo x > backup.md; echo x > ../../other.md; echo x > ../../.git/HEAD; echo x > $TMPDIR/outside.md; true"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    done = subprocess.run(
+        [
+            real_codex.command,
+            "sandbox",
+            *settings,
+            "-c",
+            'sandbox_mode="workspace-write"',
+            "--",
+            "/bin/sh",
+            "-c",
+            writes,
+        ],
+        cwd=dialogue.file.parent,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "CODEX_HOME": str(home), "TMPDIR": str(outside)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert dialogue.file.exists(), done.stderr
+    assert [path.name for path in checkout.iterdir() if path.is_file()] == []
+    assert not (outside / "outside.md").exists()  # what Codex itself puts into TMPDIR may stand there
+    assert list((checkout / ".git").iterdir()) == []

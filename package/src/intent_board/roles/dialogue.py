@@ -105,16 +105,13 @@ def _claude(dialogue: Dialogue) -> list[str]:
 
 def _codex(dialogue: Dialogue) -> list[str]:
     """Its own sandbox, in which nothing but the directory of the intents can be written, and no way around it."""
-    limits = ("exclude_slash_tmp", "exclude_tmpdir_env_var")
+    # The person's own configuration may say more is writable; not here.
+    limits = ("exclude_slash_tmp=true", "exclude_tmpdir_env_var=true", "writable_roots=[]", "network_access=false")
+    checkout = json.dumps(str(dialogue.checkout))
     return [
         *("-C", str(dialogue.file.parent), "-s", "workspace-write", "-a", "never", "--disable", "multi_agent"),
-        *(word for name in limits for word in ("-c", f"sandbox_workspace_write.{name}=true")),
-        *(
-            "-c",
-            'web_search="disabled"',
-            "-c",
-            f'projects={{{json.dumps(str(dialogue.checkout))}={{trust_level="untrusted"}}}}',
-        ),
+        *(word for name in limits for word in ("-c", f"sandbox_workspace_write.{name}")),
+        *("-c", 'web_search="disabled"', "-c", f'projects={{{checkout}={{trust_level="untrusted"}}}}'),
     ]
 
 
