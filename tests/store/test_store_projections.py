@@ -143,7 +143,8 @@ def test_a_directory_that_can_not_be_made_hurts_no_card_and_is_tried_again(state
 
 @pytest.mark.faults
 def test_a_process_that_dies_after_its_commit_leaves_the_file_to_the_next_tick(state_dir: Path, tmp_path: Path) -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from store_board import *; from intent_board.store import open_store;"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from store_board import *;"
+    code += "from intent_board.store import open_store;"
     code += "Board(open_store(configured(Path(sys.argv[2])))).submit('lamp')"
     store = open_store(configured(state_dir))
     for place in range(1, 40):
