@@ -2,6 +2,14 @@
 { pkgs, module }:
 let
   story = ../scripts/rehearsal;
+  # The rehearsal's agent splits it into three.
+  intent = pkgs.writeText "units.md" ''
+    # Intent: Lengths and weights
+
+    ## Success criteria
+
+    - `sh check.sh` exits with 0.
+  '';
   agent = pkgs.writeShellScriptBin "scripted-agent" "exec ${pkgs.python3}/bin/python3 ${story}/agent.py";
   scripted = {
     runtime = "scripted";
@@ -81,13 +89,12 @@ pkgs.testers.runNixOSTest {
     blunix.wait_for_unit("intent-board.target")
     blunix.succeed(
         "cd /srv && python3 -c 'import sys, pathlib; sys.path.insert(0, \"${story}\"); import story;"
-        " story.make_repository(pathlib.Path(\"/srv\"));"
-        " pathlib.Path(\"/srv/units.md\").write_text(story.INTENT)'",
+        " story.make_repository(pathlib.Path(\"/srv\"))'",
         "chown -R intent-board /srv/remote.git",
     )
 
     blunix.fail("su stranger -c 'board list'")
-    blunix.succeed("su lukas -c 'board submit /srv/units.md --slug units'")
+    blunix.succeed("su lukas -c 'board submit ${intent} --slug units'")
     until(lambda seen: any(phase.startswith("in_umsetzung") for phase in seen.values()))
 
     blunix.crash()

@@ -108,6 +108,10 @@ def check() -> bool:
     return subprocess.run(["sh", "check.sh"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
+#: The cards that one session can do; any other is split.
+DIRECT = frozenset({"volumes", "pressures"})
+
+
 # --- Operator --------------------------------------------------------------------------------------------------
 
 
@@ -115,7 +119,7 @@ def operator(order: Order) -> None:
     step("Looking at the repository: " + ", ".join(sorted(path.name for path in Path().iterdir())))
     parent, lanes = order.facts["card"], order.facts["lanes"]
     heavy, light = next(iter(lanes)), list(lanes)[-1]
-    if parent != "units":
+    if parent in DIRECT:
         direct(order, heavy)
         return
     ladder = [{"model": order.facts["model_pools"][lanes[heavy]["runtime"]][-1], "reasoning_effort": None,

@@ -37,6 +37,35 @@ VENV = STORE / f"{FAKE}-intent-board"
 CODEX = "@openai/codex@0.171.0"
 
 
+INTENT = """\
+# Intent: Lengths and weights
+
+## Goal
+
+The converter also knows lengths and weights.
+
+## Scope
+
+`lib/`, `tests/`, `docs/`
+
+## Out of scope
+
+Everything else.
+
+## Assumptions
+
+None.
+
+## Open risks
+
+None known.
+
+## Success criteria
+
+- `sh check.sh` exits with 0.
+"""
+
+
 class NotHere(Exception):
     """Why no tree can be made on this machine."""
 
@@ -291,7 +320,7 @@ def codex_program() -> Path | None:
 
 
 def repository(root: Path) -> None:
-    """The rehearsal's repository as two remotes on this host, and its intent."""
+    """The rehearsal's repository as two remotes on this host, and an intent that its agent splits."""
     sys.path.insert(0, str(ROOT / "scripts/rehearsal"))
     import story
 
@@ -300,7 +329,7 @@ def repository(root: Path) -> None:
         for name in ("remote", "second"):
             shutil.copytree(made, inside(root, f"/srv/{name}.git"), symlinks=True)
             run("chroot", root, "chown", "-R", "intent-board:intent-board", f"/srv/{name}.git")
-    write(root, "/srv/units.md", story.INTENT)
+    write(root, "/srv/units.md", INTENT)
 
 
 def missing() -> str | None:

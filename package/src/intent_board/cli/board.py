@@ -51,6 +51,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "resume": ("gates", "Let a paused runtime work again (owner)."),
         "import": ("importing", "Take over the cards of a former, file-based board (owner)."),
         "notify": ("notify", "Try the notifications, or see what is still to be sent (owner)."),
+        "doctor": ("doctor", "Look for what keeps this host from working, and say how to mend it."),
         "completion": ("completion", "Print the completion script for a shell."),
         "man": ("man", "Print the manual page."),
     },

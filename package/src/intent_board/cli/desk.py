@@ -50,10 +50,7 @@ def desk(context: click.Context, file: str | None = None) -> Iterator[Desk]:
 
     `file` is the value of this command's parameter named `file`, which is handed over on stdin then.
     """
-    config = load_config(context)
-    asker = who_asks(config.state_dir)
-    if isinstance(asker, ThroughSudo):
-        _hand_over(context, config, asker.user, file)
+    config, asker = admitted(context, file)
     from intent_board.store import open_store
 
     store = open_store(config)
@@ -61,6 +58,15 @@ def desk(context: click.Context, file: str | None = None) -> Iterator[Desk]:
         yield Desk(config, asker, store)
     finally:
         store.close()
+
+
+def admitted(context: click.Context, file: str | None = None) -> tuple[BoardConfig, Asker]:
+    """The configuration and the proved asker, in a process of the user whom the board belongs to."""
+    config = load_config(context)
+    asker = who_asks(config.state_dir)
+    if isinstance(asker, ThroughSudo):
+        _hand_over(context, config, asker.user, file)
+    return config, asker
 
 
 def _hand_over(context: click.Context, config: BoardConfig, user: str, file: str | None) -> NoReturn:
