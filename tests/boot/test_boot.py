@@ -300,6 +300,9 @@ def test_a_missing_credential_is_written_down_with_its_remedy(blunix: Machine) -
     until(note.exists, "the note of OnFailure", 30)
     assert "243" in note.read_text()
     assert "services.intent-board.credentials" in note.read_text()
+    explained = blunix.try_(BOARD, "doctor", user="lukas").stdout
+    assert f"units: {service} fails (exit-code, status 243" in explained
+    assert "/etc/secrets/spare" in explained
     boot_tree.write(blunix.root, "/etc/secrets/spare", "sk-spare\n", 0o400)
     until(lambda: not blunix.bell("repair-0").exists(), "the bell heard once the credential is there", 60)
     blunix.drop_in(service, None)
@@ -335,6 +338,13 @@ def test_a_file_is_read_with_the_rights_of_the_one_who_names_it(blunix: Machine)
     assert refused.returncode != 0
     assert "sk-boot" not in refused.stdout + refused.stderr
     blunix.board("decline", "read")
+
+
+def test_the_doctor_finds_only_what_this_machine_lacks(blunix: Machine) -> None:
+    """It is no NixOS; the store, the sandbox, the programs, the remotes and the units are well."""
+    said = blunix.try_(BOARD, "doctor", user="petra")
+    assert [line.split(":")[0] for line in said.stdout.splitlines()] == ["deployment"], said
+    assert "no NixOS" in said.stdout
 
 
 def test_a_stranger_is_refused_with_a_reason(blunix: Machine) -> None:
