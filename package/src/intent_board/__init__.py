@@ -12,4 +12,4 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 # The programs here load many modules and live for seconds: with its defaults the collector takes a seventh of every
 # start, to look again and again at what never goes away.
-gc.set_threshold(50_000, 20, 100)
+gc.set_threshold(200_000, 20, 100)
