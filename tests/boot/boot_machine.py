@@ -67,8 +67,16 @@ class Machine:
             command = ("runuser", "-u", user, "--", *command)
         environment = {"PATH": f"{boot_tree.VENV}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/"}
         enter = ["nsenter", "-t", str(self._pid), "--all", "env", "--chdir=/", *map(str, command)]
+        # In a session of its own: `kill 0` in the machine must not mean the test run outside of it.
         return subprocess.run(
-            enter, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=120
+            enter,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            start_new_session=True,
         )
 
     def run(self, *command: str | Path, user: str | None = None, stdin: str | None = None) -> str:

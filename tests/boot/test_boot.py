@@ -205,8 +205,7 @@ def until_at_work(blunix: Machine) -> None:
 def test_a_killed_worker_takes_its_agent_along_and_the_job_is_repeated(blunix: Machine) -> None:
     build(blunix, "slow-kill")
     until_at_work(blunix)
-    pid = blunix.show(WORKER.format("builder-leicht-0"), "MainPID")["MainPID"]
-    blunix.run("kill", "-KILL", pid)
+    blunix.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", WORKER.format("builder-leicht-0"))
     until(lambda: not agents(blunix), "the agent's end", 3)
     blunix.until_phase("slow-kill", READY, "klaerung_reparatur")
     assert blunix.phase("slow-kill") == READY, blunix.board("why", "slow-kill")
