@@ -25,7 +25,12 @@ let
       ;
   };
   checks = import ./nix/checks.nix {
-    inherit config lib serviceUser;
+    inherit
+      config
+      lib
+      serviceUser
+      buildUser
+      ;
     usable = toml.usable cfg.runtimes;
   };
 

@@ -5,6 +5,7 @@
   lib,
   usable,
   serviceUser,
+  buildUser,
 }:
 let
   cfg = config.services.intent-board;
@@ -210,6 +211,10 @@ let
       holds a password, which everybody could read in the Nix store; put it into a file and name it with ${option "${path}.credential"}''
     ++ unless (!underHome (lib.removePrefix "file://" repository.remoteUrl)) "${path}.remoteUrl" ''
       is below /home or /root, which no unit of the board sees; move the repository, to /srv for example''
+    ++ unless (!isSsh repository.remoteUrl || repository.fetchCredential != null) "${path}.fetchCredential" ''
+      is needed: over SSH nobody reads without a key, and every unit but publish reads; set it to a key that may only read''
+    ++ unless (repository.fetchCredential == null || repository.fetchCredential != repository.credential) "${path}.fetchCredential" ''
+      is the key that may push, which only publish units are to hold; make one that may only read''
     ++ unless (plainOrRemote repository.remoteUrl) "${path}.remoteUrl" ''
       is a path with characters that a unit file can't hold; rename it to letters, digits and ._+@=,-''
     ++ unless (repository.deploy -> name == cfg.deploy.repository) "${path}.deploy" ''
@@ -227,6 +232,7 @@ let
     ++ unless (repository.knownHosts == null || !underHome (toString repository.knownHosts)) "${path}.knownHosts" ''
       is below /home or /root, which no unit of the board sees; move the file or use a path literal''
   );
+  isSsh = url: builtins.match "(git[+])?ssh([+]git)?://.*|[^/:]+:[^/].*|[^/:]+:/[^/].*" url != null;
   # Such a path stands in the publish units, as one that may be written.
   plainOrRemote =
     url:
@@ -297,7 +303,7 @@ let
       user:
       unless (!builtins.elem user trusted) "enable" ''
         nix.settings.trusted-users holds `${user}`, which makes every agent root through the nix daemon; remove it there''
-    ) [ serviceUser "*" "@${cfg.board.group}" ]
+    ) ([ serviceUser "*" "@${cfg.board.group}" ] ++ lib.optional (cfg.deploy.repository != null) buildUser)
     ++ unless (
       !daemon
       || builtins.elem "*" allowed
@@ -305,10 +311,14 @@ let
       || builtins.elem "@${cfg.board.group}" allowed
     ) "repositories" ''
       a repository has nixDaemon, but nix.settings.allowed-users does not let `${serviceUser}` in; add it there''
+    ++ unless (
+      cfg.deploy.repository == null || builtins.elem "*" allowed || builtins.elem buildUser allowed
+    ) "deploy.repository" ''
+      `${buildUser}` builds what is deployed, but nix.settings.allowed-users does not let it in; add it there''
     ++ unless
       (!builtins.elem cfg.board.owner [
         serviceUser
-        "intent-board-deploy"
+        buildUser
         "root"
         "nobody"
       ])

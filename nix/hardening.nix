@@ -116,6 +116,7 @@ in
         "AF_UNIX"
         "AF_INET"
         "AF_INET6"
+        "AF_NETLINK"
       ];
     };
 

@@ -12,6 +12,7 @@ let
   stateDir = cfg.board.stateDir;
   bells = "${stateDir}/doorbells";
   failures = "${stateDir}/failures";
+  buildDir = "/var/lib/intent-board-build";
   unique = list: lib.naturalSort (lib.unique (lib.filter (value: value != null) list));
 
   # The slots of every queue, in the order of their names.  The deployer is no worker.
@@ -181,6 +182,8 @@ let
       pkgs.openssh
       pkgs.util-linux
       config.systemd.package
+      # Health checks name the host's own programs.
+      "/run/current-system/sw"
     ];
     serviceConfig =
       hardening.deployer
@@ -192,16 +195,18 @@ let
         # Root's own records.  Never the board's directory: a root unit's StateDirectory= is given to root, all of it.
         StateDirectory = "intent-board-deploy";
         StateDirectoryMode = "0700";
+        # What goes into the store goes through the daemon; the activation runs in a unit of its own.
         ReadWritePaths = [
           stateDir
-          "/var/lib/intent-board-build"
-          "/nix/var"
+          buildDir
+          "/nix/var/nix/profiles"
           "-/run/nixos"
         ];
+        LoadCredential = loadCredential [ cfg.repositories.${cfg.deploy.repository}.fetchCredential or null ];
         RuntimeMaxSec = "${toString (3 * cfg.deploy.timeoutMinutes + 30)}min";
         TimeoutStopSec = "5min";
-        # The activation runs in a unit of its own; nothing here may take it along.
-        KillMode = "mixed";
+        # Its children end with it, and the activation does not: that is another unit.
+        KillMode = "control-group";
         OOMPolicy = "continue";
       };
   };
@@ -366,10 +371,11 @@ in
       ${cfg.board.intentDir} = mine "0750";
     }
     // lib.optionalAttrs deploys {
-      "/var/lib/intent-board-build".d = {
+      # Root looks into it by its group, since it has no other right to.
+      ${buildDir}.d = {
         user = "intent-board-deploy";
-        group = "intent-board-deploy";
-        mode = "0700";
+        group = "root";
+        mode = "0750";
       };
     };
 }

@@ -275,7 +275,7 @@ def units(root: Path, host: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(f"../{Path(link).name}")
     # What every NixOS has.
-    inside(root, "/nix/var/nix").mkdir(parents=True)
+    inside(root, "/nix/var/nix/profiles").mkdir(parents=True)
     # The stub of a socket that NixOS has; nothing in this host uses the daemon.
     write(
         root,

@@ -67,7 +67,7 @@ def test_a_new_entry_of_a_table_has_the_programs_defaults(nix: Any) -> None:
         lanes.mittel = { phase = "in_umsetzung"; runtime = "codex"; model = "gpt-5.6-luna"; };
         runtimes.claude = { kind = "claude"; package = pkgs.claude-code; };
         roles.builder = { };
-        repositories.website.remoteUrl = "ssh://git@forge.example.org/website.git";
+        repositories.website.remoteUrl = "https://forge.example.org/website.git";
         """
     )
     parsed = config.parse(said["settings"]).model_dump(mode="json", exclude_none=True)
@@ -75,7 +75,7 @@ def test_a_new_entry_of_a_table_has_the_programs_defaults(nix: Any) -> None:
     assert said["settings"] == parsed
     lane = config.Lane(phase="in_umsetzung", runtime="codex", model="gpt-5.6-luna")
     assert config.Lane(**said["settings"]["lanes"]["mittel"]) == lane
-    repository = config.Repository(remote_url="ssh://git@forge.example.org/website.git")
+    repository = config.Repository(remote_url="https://forge.example.org/website.git")
     assert config.Repository(**said["settings"]["repositories"]["website"]) == repository
     assert config.Role(**said["settings"]["roles"]["builder"]) == config.Role()
 

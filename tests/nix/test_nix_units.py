@@ -146,7 +146,7 @@ def test_jobs_are_exec_services_with_both_ends(units: dict[str, Unit]) -> None:
         assert unit["Type"] == "exec", name
         assert re.fullmatch(r"\d+min", unit["RuntimeMaxSec"]), name
         assert unit["TimeoutStopSec"], name
-        assert unit["KillMode"] == "mixed", name
+        assert unit["KillMode"] == ("control-group" if "deploy" in name else "mixed"), name
     assert units["intent-board-worker-publish-0.service"]["TimeoutStopSec"] == "120"
     assert units["intent-board-worker-review-0.service"]["TimeoutStopSec"] == "60"
     for name, unit in matching(units, MAY_HOLD_A_JOB).items():
@@ -375,6 +375,24 @@ def test_workers_share_limits_and_the_deployer_has_none(units: dict[str, Unit]) 
     for unit in matching(units, DEPLOYERS).values():
         assert unit["Slice"] == "intent-board.slice"
         assert not unit.all("MemoryMax")
+
+
+def test_the_deployer_has_what_its_document_says(everything: dict[str, Any], units: dict[str, Unit]) -> None:
+    """docs/deployment.md, "what the unit needs"."""
+    build = {"d": {"user": "intent-board-deploy", "group": "root", "mode": "0750"}}
+    assert everything["tmpfiles"]["10-intent-board"]["/var/lib/intent-board-build"] == build
+    for unit in matching(units, DEPLOYERS).values():
+        assert credentials(unit) == {"forge-read"}
+        assert unit["KillMode"] == "control-group"
+        assert unit["StateDirectoryMode"] == "0700"
+        assert unit.all("CapabilityBoundingSet") == ["CAP_SETUID", "CAP_SETGID"]
+        assert "/nix/var/nix/profiles" in unit.all("ReadWritePaths")
+        # setpriv becomes another user and drops what it does not hand on.
+        assert {"@setuid", "capset"} <= set(unit.all("SystemCallFilter")[-1].split())
+        (path,) = [value for value in unit.all("Environment") if value.startswith('"PATH=')]
+        for package in ("nix", "gitMinimal", "openssh", "util-linux", "nixos-rebuild", "coreutils", "systemd"):
+            assert f"-{package}/bin:" in path
+        assert "/run/current-system/sw/bin" in path
 
 
 def test_root_units_never_own_the_boards_directory(units: dict[str, Unit]) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from intent_board import config
 
-REPOSITORY = 'repositories.website.remoteUrl = "ssh://git@forge.example.org/website.git";'
+REPOSITORY = 'repositories.website.remoteUrl = "https://forge.example.org/website.git";'
+SSH = 'repositories.website.remoteUrl = "ssh://git@forge.example.org/website.git";'
 
 #: What is wrong: (what a person wrote into services.intent-board, the option's name, a word of the reason).
 WRONG_BOARD: dict[str, tuple[str, str, str]] = {
@@ -180,12 +181,12 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
         "no value defined",
     ),
     "two repositories on one remote": (
-        REPOSITORY + 'repositories.twin.remoteUrl = "ssh://git@forge.example.org/website";',
+        SSH + 'repositories.twin.remoteUrl = "ssh://git@forge.example.org/website";',
         "repositories.twin.remoteUrl",
         "is the same place as",
     ),
     "two repositories on one remote, the short form": (
-        REPOSITORY + 'repositories.twin.remoteUrl = "git@forge.example.org:website.git";',
+        SSH + 'repositories.twin.remoteUrl = "git@forge.example.org:website.git";',
         "repositories.twin.remoteUrl",
         "is the same place as",
     ),
@@ -253,6 +254,19 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
     "branch that is an option of git": (REPOSITORY + 'repositories.website.branch = "-d";', "website.branch", "branch"),
     "check as one string": (REPOSITORY + 'repositories.website.checks = [ "make" ];', "website.checks", "not of type"),
     "check without a word": (REPOSITORY + "repositories.website.checks = [ [ ] ];", "website.checks", "not of type"),
+    "nothing to read an SSH remote with, a credential": (SSH, "website.fetchCredential", "over SSH nobody reads"),
+    "nothing to read a short SSH remote with, a credential": (
+        'repositories.website.remoteUrl = "git@forge.example.org:website.git";',
+        "website.fetchCredential",
+        "over SSH nobody reads",
+    ),
+    "the push credential to read with": (
+        SSH
+        + 'credentials.forge = "/run/secrets/forge";'
+        + 'repositories.website = { credential = "forge"; fetchCredential = "forge"; };',
+        "website.fetchCredential",
+        "is the key that may push",
+    ),
     "push key that nobody gave": (
         REPOSITORY + 'repositories.website.credential = "forge";',
         "credentials.forge",
@@ -328,6 +342,18 @@ WRONG_HOST: dict[str, tuple[str, str, str]] = {
         'nix.settings.trusted-users = [ "@intent-board" ];',
         "services.intent-board.enable",
         "`@intent-board`",
+    ),
+    "build user trusted by nix": (
+        'nix.settings.trusted-users = [ "intent-board-deploy" ]; services.intent-board = '
+        '{ repositories.website.remoteUrl = "https://forge.example.org/x.git"; deploy.repository = "website"; };',
+        "services.intent-board.enable",
+        "`intent-board-deploy`",
+    ),
+    "build user unknown to the nix daemon": (
+        'nix.settings.allowed-users = [ "intent-board" ]; services.intent-board = '
+        '{ repositories.website.remoteUrl = "https://forge.example.org/x.git"; deploy.repository = "website"; };',
+        "services.intent-board.deploy.repository",
+        "allowed-users",
     ),
     "service unknown to the nix daemon": (
         'nix.settings.allowed-users = [ "lukas" ]; services.intent-board.repositories.website = '
