@@ -30,6 +30,8 @@ SUITE = "trixie"
 PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "sudo", "bubblewrap", "git", "python3", "python3-venv", "openssh-client"),
     *("util-linux", "ca-certificates", "procps", "iproute2", "passwd", "libpam-systemd"),
+    # debootstrap does not find by itself what provides the perl-dbdabi that nix-bin wants.
+    *("nix-bin", "libdbi-perl"),
 )
 STORE = Path("/nix/store")
 FAKE = "00000000000000000000000000000000"

@@ -22,9 +22,9 @@ from intent_board.deploy.switch import (
     meaning,
     parse_dry,
     parse_failed,
-    stop_unit,
     wait_until_free,
 )
+from intent_board.deploy.systemd import stop_activation
 from intent_board.deploy.truth import Seen, check_health, complaints, look
 
 
@@ -202,7 +202,7 @@ class Deployment:
         try:
             wait_until_free(self.host, max(self.timeout, self.host.busy_seconds))
         except DeployRefused:
-            stop_unit(self.host)
+            stop_activation(self.host)
 
     def end(self, outcome: Outcome, sentence: str) -> Report:
         return close(self.config, self.host, self.record, self.slug, outcome, sentence)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from intent_board.deploy.host import SWITCH_UNIT, DeployRefused, Host
 from intent_board.deploy.run import NOT_FOUND, Done, read_tail, run
+from intent_board.deploy.systemd import activation_state, clear_activation, stop_activation
 
 #: switch-to-configuration: another activation holds its lock.
 LOCK_BUSY = 11
@@ -119,13 +120,8 @@ class Switch:
                    keep_open=self._keep_open)  # fmt: skip
         if done.timed_out and unit is not None:
             # The activation lives in a unit of its own, which outlived the program that waited for it.
-            stop_unit(self._host, unit)
+            stop_activation(self._host, unit)
         return done
-
-
-def stop_unit(host: Host, unit: str = SWITCH_UNIT) -> None:
-    """End an activation that took too long.  What it left is looked at by whoever asked for this."""
-    run(["systemctl", "stop", f"{unit}.service"], host, timeout=_PROBE_SECONDS)
 
 
 def wait_until_free(host: Host, seconds: float | None = None) -> float:
@@ -143,10 +139,9 @@ def wait_until_free(host: Host, seconds: float | None = None) -> float:
 
 
 def _busy(host: Host) -> str | None:
-    state = unit_state(host)
+    state = activation_state(host)
     if state == "failed":
-        # Left over from a switch that nobody collected: it would keep the next one from starting.
-        run(["systemctl", "reset-failed", f"{SWITCH_UNIT}.service"], host, timeout=_PROBE_SECONDS)
+        clear_activation(host)
     elif state not in ("inactive", "unknown"):
         return f"{SWITCH_UNIT}.service is {state}"
     try:
@@ -160,13 +155,6 @@ def _busy(host: Host) -> str | None:
     finally:
         os.close(file)
     return None
-
-
-def unit_state(host: Host) -> str:
-    """The ActiveState of the unit in which activations run; `unknown` when systemd did not say."""
-    argv = ["systemctl", "show", "--property=ActiveState", "--value", f"{SWITCH_UNIT}.service"]
-    done = run(argv, host, timeout=_PROBE_SECONDS)
-    return done.answer.strip() or "unknown" if done.ok else "unknown"
 
 
 def parse_dry(output: str) -> dict[str, list[str]]:

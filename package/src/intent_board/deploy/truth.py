@@ -13,8 +13,8 @@ from typing import Any
 from intent_board.config import Deploy
 from intent_board.deploy.host import Host
 from intent_board.deploy.run import Done, run
+from intent_board.deploy.systemd import failed_units
 
-_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.[a-z]+")
 _GENERATION = re.compile(r"-(\d+)-link")
 _HEALTH_PAUSE = 2.0
 
@@ -60,16 +60,6 @@ def _generation(profile: Path) -> int | None:
     except OSError:
         return None
     return int(found.group(1)) if found else None
-
-
-def failed_units(host: Host) -> tuple[str, ...] | None:
-    """The units that systemd calls failed, or None when it did not answer."""
-    argv = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--full", "--no-pager"]
-    done = run(argv, host, timeout=60)
-    if not done.ok or done.cut:
-        return None
-    names = [line.split()[0] for line in done.answer.splitlines() if line.strip()]
-    return tuple(sorted(name for name in names if _UNIT.fullmatch(name)))
 
 
 def check_health(host: Host, deploy: Deploy) -> list[Done]:
