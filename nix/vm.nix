@@ -79,7 +79,7 @@ pkgs.testers.runNixOSTest {
     import json
 
     def phases():
-        cards = json.loads(blunix.succeed("su lukas -c 'board list --json'"))
+        cards = json.loads(blunix.succeed("su - lukas -c 'board list --json'"))
         return {card["slug"]: card["phase"] for card in cards}
 
     def until(what, seconds=300):
@@ -93,8 +93,8 @@ pkgs.testers.runNixOSTest {
         "chown -R intent-board /srv/remote.git",
     )
 
-    blunix.fail("su stranger -c 'board list'")
-    blunix.succeed("su lukas -c 'board submit ${intent} --slug units'")
+    blunix.fail("su - stranger -c 'board list'")
+    blunix.succeed("su - lukas -c 'board submit ${intent} --slug units'")
     until(lambda seen: any(phase.startswith("in_umsetzung") for phase in seen.values()))
 
     blunix.crash()

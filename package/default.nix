@@ -1,5 +1,5 @@
-# The package.  Its tests are the repository's own, less those that need a machine of their own (tests/nix and
-# tests/boot look at the module and at systemd, tests/agents installs agent programs).
+# The package.  Its tests are the repository's own, less those that need a machine of their own: tests/nix and
+# tests/boot look at the module and at systemd, tests/agents installs agent programs, tests/rehearsal sets itself up.
 {
   lib,
   python3Packages,
@@ -32,6 +32,7 @@ python3Packages.buildPythonApplication {
       ../tests/nix
       ../tests/boot
       ../tests/agents
+      ../tests/rehearsal
     ]));
   };
   sourceRoot = "source/package";

@@ -28,7 +28,18 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SUITE = "trixie"
 PACKAGES = (
-    *("systemd", "systemd-sysv", "dbus", "sudo", "bubblewrap", "git", "python3", "python3-venv", "openssh-client"),
+    *(
+        "systemd",
+        "systemd-sysv",
+        "dbus",
+        "sudo",
+        "sudo-rs",
+        "bubblewrap",
+        "git",
+        "python3",
+        "python3-venv",
+        "openssh-client",
+    ),
     *("util-linux", "ca-certificates", "procps", "iproute2", "passwd", "libpam-systemd"),
     # debootstrap does not find by itself what provides the perl-dbdabi that nix-bin wants.
     *("nix-bin", "libdbi-perl"),

@@ -367,6 +367,17 @@ def test_sudo_allows_a_member_nothing_but_board(blunix: Machine, command: list[s
     assert refused.stdout == ""
 
 
+def test_sudo_rs_takes_the_same_rule(blunix: Machine) -> None:
+    """The other sudo that NixOS offers, found first on PATH."""
+    first = ["env", "PATH=/usr/lib/cargo/bin:/usr/bin:/bin"]
+    assert "sudo-rs" in blunix.run(*first, "sudo", "--version").lower()
+    assert "units" in blunix.run(*first, BOARD, "list", user="petra")
+    refused = blunix.try_(*first, BOARD, "list", user="mara")
+    assert refused.returncode == 1
+    assert "group intent-board" in refused.stderr
+    assert blunix.try_(*first, "sudo", "-n", "-u", "intent-board", "bash", "-c", "id", user="petra").returncode != 0
+
+
 def test_under_sudo_no_other_board_can_be_named(blunix: Machine) -> None:
     for arguments in (["--config", "/tmp/x.toml", "list"], ["config", "check", "/etc/secrets/openai"]):
         refused = blunix.try_("sudo", "-n", "-u", "intent-board", BOARD, *arguments, user="lukas")
