@@ -173,3 +173,10 @@ def test_no_card_starves_under_any_stream_of_new_ones(
         if "old" in running:
             return
     raise AssertionError("the oldest card was never dispatched")
+
+
+def test_a_parent_without_any_child_says_so_and_does_not_wait_in_silence() -> None:
+    lost = family()
+    (effect,) = plan(Snapshot(CONFIG, families=(lost,)), 0)
+    assert isinstance(effect, Happen) and effect.event == "family_blocked"
+    assert effect.data["blocking"] == [{"slug": "parent", "why": "none of its children is on the board"}]

@@ -96,7 +96,7 @@ NEEDS: dict[Event, dict[str, Any]] = {
     E.APPROVED: {"data": {"commit": HASH, "report": REPORT}, "job": job("reviewer")},
     E.NEGATIVE: {"data": {"commit": HASH, "report": REPORT}, "job": job("reviewer")},
     E.REVIEW_INVALID: {"job": job("reviewer")},
-    E.RELEASE: {"card": {"reviewed": HASH}, "conf": config(deploy={"gate": "owner"})},
+    E.RELEASE: {"card": {"reviewed": HASH, "status": Status.SUCCEEDED}, "conf": config(deploy={"gate": "owner"})},
     E.PUBLISHED: {"data": {"commit": HASH}, "job": job("publish")},
     E.REBASED: {"data": {"old": HASH, "commit": OTHER, "base": HASH}, "job": job("publish")},
     E.FIX_REPAIRED: {"data": {**BUILT, "commit": OTHER}, "job": job("fixer")},
@@ -107,7 +107,7 @@ NEEDS: dict[Event, dict[str, Any]] = {
     E.ROUTED: {"data": {"route": {"recommendation": "archive", "reason": "old"}}},
     E.ASK_HUMAN: {"data": {"question": "which?"}},
     E.SPLIT: {"card": {"status": Status.LIMIT_REACHED}},
-    E.SPLIT_VALID: {"data": {"children": [CHILD]}},
+    E.SPLIT_VALID: {"data": {"children": [CHILD]}, "card": {"status": Status.LIMIT_REACHED}},
     E.FAMILY_BLOCKED: {"data": {"blocking": [{"slug": "part-a", "why": "parked"}]}},
     E.DEPLOY: {"card": {"released": HASH}},
     E.SYNTHESIS_GOOD: {"children": (replace(card(Phase.BEREIT), kind=Kind.SYNTHESIS, reviewed=HASH),)},
@@ -434,3 +434,74 @@ def test_a_review_is_stored_with_the_commit_it_names() -> None:
 def test_a_lane_that_is_gone_parks_the_card_with_the_reason() -> None:
     effects = run(Phase.GEPLANT, E.DISPATCH, card={"lane": "weg"})
     assert after(effects) == (Phase.KLAERUNG_REPARATUR, Status.FAILED) and not jobs(effects)
+
+
+def test_a_protected_path_waits_for_the_owner_under_gate_commit_too() -> None:
+    raw = example().model_dump(mode="json", exclude_none=True)
+    raw["deploy"]["gate"] = "commit"
+    raw["repositories"]["nixos-config"]["protected_paths"] = ["secrets"]
+    conf = parse(raw)
+    own: dict[str, Any] = {"by_hand": True}
+    harmless = run(Phase.IN_UMSETZUNG, E.BUILT, card=own, conf=conf, data={**BUILT, "paths": ["docs/a"]})
+    assert [one.role for one in jobs(harmless)] == ["publish"]
+    touches = {**BUILT, "paths": ["docs/a", "secrets/key"]}
+    protected = run(Phase.IN_UMSETZUNG, E.BUILT, card=own, conf=conf, data=touches)
+    assert [one.role for one in jobs(protected)] == ["reviewer"]
+    approval = {"commit": HASH, "report": REPORT, "protected": ["secrets/key"]}
+    assert after(run(Phase.IN_REVIEW, E.APPROVED, card=own, conf=conf, data=approval))[0] is Phase.COMMITFREIGABE
+    # Its successor after a rebase is as protected as it was.
+    released = {**own, "reviewed": HASH, "released": HASH}
+    assert [one.role for one in jobs(run(Phase.IN_REVIEW, E.REBASED, card=released, conf=conf))] == ["reviewer"]
+    assert [one.role for one in jobs(run(Phase.IN_REVIEW, E.REBASED, card=own, conf=conf))] == ["publish"]
+
+
+def test_a_commit_is_released_and_published_once() -> None:
+    with pytest.raises(Refused, match="released already"):
+        run(Phase.COMMITFREIGABE, E.RELEASE, card={"reviewed": HASH, "released": HASH, "status": Status.QUEUED})
+
+
+def test_a_failed_publish_of_an_older_commit_does_not_park_its_successor() -> None:
+    older = job("publish", commit=OTHER)
+    for event in (E.PUBLISH_FAILED, E.RUN_LOST):
+        with pytest.raises(Refused, match="by now"):
+            run(Phase.IN_REVIEW, event, job=older)
+
+
+FAMILY = (replace(card(Phase.BEREIT), slug="part-a", parent="sitemap", kind=Kind.CHILD),)
+
+
+@pytest.mark.parametrize("lane", ["schwer", None])
+@pytest.mark.parametrize(
+    ("event", "values", "data"),
+    [
+        (E.RETRY, {"status": Status.FAILED}, {}),
+        (E.RETRY, {"status": Status.FAILED}, {"afresh": True}),
+        (E.ANSWER, {"status": Status.NEEDS_INPUT, "asked_by": "inspector"}, {"answer": {"text": "yes"}}),
+    ],
+)
+def test_a_parent_is_never_built_beside_its_children(
+    event: Event, values: dict[str, Any], data: dict[str, Any], lane: str | None
+) -> None:
+    parent = {**values, "kind": Kind.PARENT, "lane": lane, "profile": PROFILE if lane else None}
+    effects = run(Phase.KLAERUNG_REPARATUR, event, card=parent, data=data, children=FAMILY)
+    assert after(effects) == (Phase.WARTET_AUF_KINDER, Status.SUCCEEDED) and not jobs(effects)
+
+
+@pytest.mark.parametrize("event", [E.REPLACE, E.REPLAN, E.REPAIR, E.SPLIT])
+def test_a_parent_with_children_gets_no_second_plan(event: Event) -> None:
+    # The synthesis of the first children would be taken for that of the second.
+    values = {"kind": Kind.PARENT, "status": Status.DEPLOY_FAILED}
+    with pytest.raises(Refused, match=r"has children.*retry.*archive"):
+        run(Phase.KLAERUNG_REPARATUR, event, card=values, children=FAMILY)
+
+
+@pytest.mark.parametrize("event", [E.REPLACE, E.REPLAN, E.RETRY, E.ANSWER, E.ASK_HUMAN, E.SPLIT])
+def test_a_persons_word_ends_what_was_under_way(event: Event) -> None:
+    assert CancelJobs("sitemap") in run(Phase.KLAERUNG_REPARATUR, event)
+
+
+def test_a_split_that_comes_after_the_card_went_on_is_stale() -> None:
+    data = {"children": [CHILD]}
+    for values in ({"status": Status.QUEUED}, {"status": Status.LIMIT_REACHED, "round": 2}):
+        with pytest.raises(Refused, match="went on since"):
+            run(Phase.KLAERUNG_REPARATUR, E.SPLIT_VALID, card=values, data=data, job=job("planner"))

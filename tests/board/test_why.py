@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from intent_board.board.model import Card, Job, JobState, Phase, Profile, Snapshot, Status, Waiting
+from intent_board.board.model import Card, Job, JobState, Kind, Phase, Profile, Snapshot, Status, Waiting
 from intent_board.board.why import Outlook, explain
 from intent_board.config import example
 
@@ -66,3 +66,14 @@ def test_a_pending_route_is_shown_with_its_id() -> None:
     route = {"id": 12, "recommendation": "repair"}
     text = why(card(Phase.PLANUNG_MIT_FEEDBACK), route=route)
     assert "board route apply sitemap 12" in text
+
+
+def test_a_parked_parent_names_only_ways_that_are_open_to_it() -> None:
+    text = why(card(Phase.KLAERUNG_REPARATUR, Status.FAILED, kind=Kind.PARENT, commit="a" * 40))
+    assert "board retry sitemap" in text and "board archive sitemap" in text
+    assert "repair" not in text and "--replace" not in text
+
+
+def test_a_parent_that_an_archived_child_blocks_can_be_archived() -> None:
+    text = why(card(Phase.DURCH_KINDER_BLOCKIERT, reason="part-a (archived by lukas)"))
+    assert "board archive sitemap" in text

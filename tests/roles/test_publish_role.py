@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from roles_bench import Bench, git
 
+from intent_board.board.model import Refused
 from intent_board.roles import publish
 from intent_board.roles.base import Outcome
 from intent_board.workspace import Workspace, WorkspaceError
@@ -132,6 +133,27 @@ def test_gate_commit_publishes_the_owners_own_build_without_a_review(tmp_path: P
     ready = quick.drained("publish")
     assert (ready.phase, ready.reviewed) == ("bereit_fuer_deployment", None), ready.reason
     assert quick.tip == card.commit
+
+
+def test_gate_commit_lets_no_protected_path_past_the_owners_release(tmp_path: Path, bench: Bench) -> None:
+    quick = Bench(tmp_path, {"deploy.gate": "commit", "repositories.demo.protected_paths": ["greeting.txt"]})
+    before = quick.tip
+    quick.building()
+    quick.agent("open('greeting.txt', 'w').write('hello\\n'); built()")
+    quick.drained("builder-schwer")
+    assert quick.drained("publish").phase == "im_review" and quick.tip == before
+    quick.agent("final(review())")
+    assert quick.drained("review").phase == "wartet_auf_commitfreigabe"
+    quick.store.happen("greet", "release", actor="lukas")
+    with pytest.raises(Refused, match="released already"):
+        quick.store.happen("greet", "release", actor="lukas")
+    # The branch moves meanwhile: the rebased commit is protected too, and the release of the same patch stays.
+    quick.push("Somebody else", other__md="x")
+    assert quick.drained("publish").phase == "im_review"
+    rebased = quick.drained("review")
+    assert (rebased.phase, rebased.reviewed) == ("im_review", rebased.commit)
+    assert quick.drained("publish").phase == "bereit_fuer_deployment"
+    assert quick.tip == rebased.commit
 
 
 def test_a_worker_whose_job_was_taken_away_pushes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

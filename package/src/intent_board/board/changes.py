@@ -37,6 +37,7 @@ from intent_board.board.model import (
     UpdateCard,
 )
 from intent_board.config import BoardConfig
+from intent_board.contracts.scope import matches
 
 #: The actor of everything that trusted code does by itself.
 TRUSTED = "board"
@@ -77,6 +78,12 @@ def _no_relative(card: Card, what: str) -> None:
     # CONTRACTS.md: a card that has a parent is never sent to the Operator and never split.
     if card.parent is not None:
         raise Refused(f"{card.slug}: belongs to {card.parent} and can't be {what}; use retry or repair")
+
+
+def _no_family(card: Card, facts: Facts, what: str) -> None:
+    # A second plan beside the children of the first would be taken for finished with theirs.
+    if facts.children:
+        raise Refused(f"{card.slug}: has children, so it can't be {what}; use board retry, or board archive it")
 
 
 def _job_snapshot(facts: Facts) -> Mapping[str, Any]:
@@ -269,6 +276,7 @@ def answer_operator(card: Card, facts: Facts) -> list[Effect]:
 def replan(card: Card, facts: Facts) -> list[Effect]:
     """Row: submit --replace, or route replan applied: a new Operator job, with the findings attached."""
     _no_relative(card, "sent to the Operator")
+    _no_family(card, facts, "sent to the Operator again")
     values: dict[str, Any] = {"rung": 0, "round": card.round + 1, "line": None, "by_hand": False, "kind": Kind.ORDINARY}
     values |= {"reason": "", "human_action": None, "question": None, "asked_by": None}
     if facts.data.get("title"):
@@ -277,6 +285,8 @@ def replan(card: Card, facts: Facts) -> list[Effect]:
             "acceptance_criteria": tuple(facts.data.get("acceptance_criteria") or ()),
         }
     return [
+        # A job of the plan that is given up must not end in the next one.
+        CancelJobs(card.slug),
         *_attach(card, facts, "findings", "findings"),
         *([ReplaceIntent(card.slug, facts.data["intent"])] if facts.data.get("intent") else []),
         _update(card, Phase.OPERATOR_PRUEFUNG, Status.QUEUED, **values),
@@ -312,7 +322,7 @@ def built(card: Card, facts: Facts) -> list[Effect]:
     """Row IU done: in scope, and the checks of the commit came out 0; trusted code has seen both."""
     commit, base = facts.data["commit"], facts.data["base"]
     values = {"commit": commit, "base": base, "branch": facts.data["branch"], "reviewed": None, "released": None}
-    if needs_no_review(card, facts.config):
+    if needs_no_review(card, facts.config) and not _protected(card, facts):
         publish = _job(card, "publish", "publish", {"commit": commit, "base": base})
         return [_update(card, Phase.IN_REVIEW, Status.QUEUED, **values), publish]
     snapshot = _evidence(facts)
@@ -323,6 +333,14 @@ def needs_no_review(card: Card, config: BoardConfig) -> bool:
     """Gate `commit` is for the owner's own direct builds alone."""
     own = card.by_hand and card.requester == config.board.owner and card.kind is Kind.ORDINARY
     return config.deploy.gate == "commit" and own
+
+
+def _protected(card: Card, facts: Facts) -> bool:
+    """Whether the commit touches a path that waits for the owner's release, whoever owns the card: such a commit goes
+    by the review to its gate, also where gate `commit` would have published it at once."""
+    repository = facts.config.repositories.get(card.repository)
+    patterns = repository.protected_paths if repository else ()
+    return any(matches(patterns, path) for path in facts.data.get("paths") or ())
 
 
 def _evidence(facts: Facts) -> dict[str, Any]:
@@ -377,7 +395,10 @@ def needs_input(asked_by: str) -> Change:
     def change(card: Card, facts: Facts) -> list[Effect]:
         question = str(facts.data["question"])
         action = facts.data.get("required_action")
+        # An Inspector's question may come while a repair is under way, which then waits for the answer too.
+        stop: list[Effect] = [CancelJobs(card.slug)] if asked_by == "inspector" else []
         return [
+            *stop,
             _update(
                 card,
                 Phase.KLAERUNG_REPARATUR,
@@ -474,6 +495,8 @@ def review_invalid(card: Card, facts: Facts) -> list[Effect]:
 
 
 def release(card: Card, facts: Facts) -> list[Effect]:
+    if card.status in (Status.QUEUED, Status.RUNNING):
+        raise Refused(f"{card.slug}: {card.commit} is released already and about to be published; see board why")
     if card.commit is None or card.reviewed != card.commit:
         raise Refused(f"{card.slug}: has no reviewed commit to release; see board why {card.slug}")
     wanted = facts.data.get("commit")
@@ -552,12 +575,16 @@ def rebased(card: Card, facts: Facts) -> list[Effect]:
     snapshot = {**_job_snapshot(facts), **{key: facts.data.get(key) for key in ("commit", "base", "checks")}}
     snapshot.pop("second", None)
     update = _update(card, Phase.IN_REVIEW, Status.QUEUED, publish_rounds=card.publish_rounds + 1, **values)
-    if needs_no_review(card, facts.config):
+    # One that was reviewed touches a protected path, and so does its successor.
+    if needs_no_review(card, facts.config) and card.reviewed is None:
         return [update, _job(card, "publish", "publish", snapshot)]
     return [update, _review_job(card, facts, snapshot)]
 
 
 def publish_failed(card: Card, facts: Facts) -> list[Effect]:
+    ordered = facts.job.snapshot.get("commit") if facts.job and facts.job.role == "publish" else card.commit
+    if ordered != card.commit:
+        raise Refused(f"{card.slug}: the job was to publish {ordered}, but the card's commit is {card.commit} by now")
     reason = _reason(facts, "it could not be published")
     return [
         *_attach(card, facts, "findings", "findings"),
@@ -581,7 +608,7 @@ def retry(card: Card, facts: Facts) -> list[Effect]:
             CancelJobs(card.slug),
             *keep,
             note,
-            *_new_round(card, commit=None, base=None, reviewed=None, released=None),
+            *_new_round(card, facts, commit=None, base=None, reviewed=None, released=None),
         ]
     if card.status is Status.PUBLISH_FAILED:
         return [
@@ -594,12 +621,15 @@ def retry(card: Card, facts: Facts) -> list[Effect]:
             _update(card, Phase.BEREIT, Status.QUEUED, reason=""),
             _job(card, "deploy", "deploy", {"commit": card.commit}),
         ]
-    return [CancelJobs(card.slug), *_new_round(card)]
+    return [CancelJobs(card.slug), *_new_round(card, facts)]
 
 
-def _new_round(card: Card, **more: Any) -> list[Effect]:
+def _new_round(card: Card, facts: Facts, **more: Any) -> list[Effect]:
     values: dict[str, Any] = {**more, "round": card.round + 1, "rung": 0, "publish_rounds": 0, "line": NEXT_LINE}
     values |= {"reason": "", "question": None, "asked_by": None, "human_action": None}
+    if facts.children:
+        # Its children are the work: a parent is looked at again, and never built beside them.
+        return [_update(card, Phase.WARTET_AUF_KINDER, Status.SUCCEEDED, **{**values, "line": None})]
     if card.lane is None or card.profile is None:
         raise Refused(f"{card.slug}: never had a lane; use board build {card.slug} or board submit --replace")
     return [_update(card, Phase.GEPLANT, Status.WAITING_FOR_BUILDER, **values)]
@@ -615,9 +645,10 @@ def answer_worker(card: Card, facts: Facts) -> list[Effect]:
     """Row KR needs_input: a new session with the answer as untrusted text, limits afresh."""
     if card.status is not Status.NEEDS_INPUT:
         raise Refused(f"{card.slug}: asked nothing (status {card.status}); see board why {card.slug}")
-    answer = _attach(card, facts, "answer", "answer")
+    # Nothing that was begun before the question may go on beside what the answer begins.
+    answer = [CancelJobs(card.slug), *_attach(card, facts, "answer", "answer")]
     if card.asked_by != "fixer":
-        return [*answer, *_new_round(card)]
+        return [*answer, *_new_round(card, facts)]
     values: dict[str, Any] = {
         "round": card.round + 1,
         "question": None,
@@ -639,6 +670,7 @@ def _repair_job(card: Card, snapshot: Mapping[str, Any]) -> CreateJob:
 
 def repair(card: Card, facts: Facts) -> list[Effect]:
     """Only for a proved defect or a negative review, and only as often as the budget says."""
+    _no_family(card, facts, "repaired")
     if card.commit is None:
         raise Refused(f"{card.slug}: there is no commit to repair; use board retry {card.slug}")
     if card.status is Status.QUEUED or card.status is Status.RUNNING:
@@ -678,14 +710,17 @@ def fix_stopped(status: str) -> Change:
 
 def split(card: Card, facts: Facts) -> list[Effect]:
     _no_relative(card, "split")
+    _no_family(card, facts, "split")
     if card.status is not Status.LIMIT_REACHED:
         raise Refused(f"{card.slug}: only a card that ran into its limit is split; its status is {card.status}")
-    return [_job(card, "planner", "split", {})]
+    return [CancelJobs(card.slug), _job(card, "planner", "split", {})]
 
 
 def split_valid(card: Card, facts: Facts) -> list[Effect]:
     """The Planner's children take the card's lane and scope; the apply path is the Operator's."""
     _no_relative(card, "split")
+    if card.status is not Status.LIMIT_REACHED or (facts.job is not None and facts.job.round != card.round):
+        raise Refused(f"{card.slug}: went on since the split was asked for (status {card.status}), so it is not split")
     if facts.taken:
         reason = "the answer names slugs that are taken: " + ", ".join(sorted(facts.taken))
         return split_invalid(card, with_reason(facts, reason))

@@ -78,6 +78,8 @@ def blocking_members(family: Family) -> list[dict[str, str]]:
     members = (*family.children, *([family.synthesis] if family.synthesis else []))
     blocking = [{"slug": one.slug, "why": _why_parked(one)} for one in members if _blocks(one)]
     gone = [{"slug": slug, "why": "its commit is not on the branch any more"} for slug in family.off_branch]
+    if not family.children:
+        blocking.append({"slug": family.parent, "why": "none of its children is on the board"})
     return blocking + gone
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from intent_board.board import schedule
 from intent_board.board.changes import deploys
-from intent_board.board.model import Card, Family, Job, JobState, Phase, Snapshot, Status
+from intent_board.board.model import Card, Family, Job, JobState, Kind, Phase, Snapshot, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,10 @@ def _klaerung(outlook: Outlook) -> str:
     ways = [f"board retry {card.slug}"]
     if card.status is Status.PUBLISH_FAILED:
         ways.append(f"board retry {card.slug} --afresh")
-    if card.commit is not None and card.status not in (Status.PUBLISH_FAILED, Status.DEPLOY_FAILED):
+    parent = card.kind is Kind.PARENT
+    if card.commit is not None and card.status not in (Status.PUBLISH_FAILED, Status.DEPLOY_FAILED) and not parent:
         ways.append(f"board repair {card.slug}")
-    if card.parent is None:
+    if card.parent is None and not parent:
         if card.status is Status.LIMIT_REACHED:
             ways.append(f"board split {card.slug}")
         ways.append("board submit --replace")
@@ -120,7 +121,8 @@ def _kinder(outlook: Outlook) -> str:
 def _blockiert(outlook: Outlook) -> str:
     blocking = schedule.blocking_members(outlook.family) if outlook.family else []
     names = "; ".join(f"{one['slug']}: {one['why']}" for one in blocking) or outlook.card.reason
-    return f"Blocked by its children. {names}. Way out: board why on each of them."
+    way = f"board why on each of them, or board archive {outlook.card.slug}"
+    return f"Blocked by its children. {names}. Way out: {way}."
 
 
 def _bereit(outlook: Outlook) -> str:
