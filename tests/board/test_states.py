@@ -302,6 +302,13 @@ def test_a_release_is_of_the_hash_that_was_looked_at() -> None:
         run(Phase.COMMITFREIGABE, E.RELEASE, data={"commit": OTHER})
 
 
+def test_a_deployment_that_is_not_possible_says_what_would_be() -> None:
+    with pytest.raises(Refused, match="belongs to a family; use board deploy house"):
+        run(Phase.BEREIT, E.DEPLOY, card={"kind": Kind.CHILD, "parent": "house"})
+    with pytest.raises(Refused, match=r"its repository is not; see deploy\.repository"):
+        run(Phase.BEREIT, E.DEPLOY, card={"repository": "another"})
+
+
 def test_gate_commit_is_for_the_owners_own_direct_builds() -> None:
     conf = config(deploy={"gate": "commit"})
     own = run(Phase.IN_UMSETZUNG, E.BUILT, card={"by_hand": True}, conf=conf)

@@ -58,11 +58,16 @@ def faults(board: Any) -> str:
 
 
 def test_a_healthy_host_gets_one_line(healthy: Any) -> None:
-    assert healthy.ok("doctor").startswith("ok (store, sandbox, programs, remotes")
+    assert healthy.ok("doctor").startswith("ok (owner, store, sandbox, programs, remotes")
 
 
 def test_every_check_is_in_the_json(healthy: Any) -> None:
     assert healthy.json("doctor") == {name: [] for name in doctor.CHECKS}
+
+
+def test_an_owner_who_is_no_user(healthy: Any) -> None:
+    change(healthy, f'owner = "{healthy.owner}"', 'owner = "nobody-at-all"')
+    assert "owner: 'nobody-at-all' is no user of this host" in faults(healthy)
 
 
 def test_a_program_that_is_not_there(healthy: Any) -> None:

@@ -165,3 +165,4 @@ def test_a_unit_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
 def test_an_empty_list_says_so(board) -> None:  # type: ignore[no-untyped-def]
     assert board.ok("notify", "list") == "nothing is waiting to be sent\n"
     assert board.json("notify", "list") == []
+    assert "no credential is named in [notifications]" in board.run("notify", "list").stderr

@@ -120,3 +120,17 @@ def test_nobody_but_the_owner_builds_without_an_operator(board: Any) -> None:
     for arguments in (["build", "backup"], ["build", "-", "--slug", "now"]):
         assert "only the owner daemon" in board.refused(*arguments, stdin=INTENT)
     assert [card["slug"] for card in board.json("list")] == ["backup"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "said"),
+    [
+        ((), "no title", "the intent: must begin with the line '# Intent: <title>'"),
+        (("--slug", "ABC"), INTENT, "--slug: 'ABC' is no slug"),
+        ((), "# Intent: !!!\n", "--slug: the title '!!!' makes no slug"),
+        (("--scope", "../x"), INTENT, "--scope: '../x' has '..'"),
+        (("--replace",), "no title", "the intent: must begin with"),
+    ],
+)
+def test_a_refusal_names_what_was_given(board: Any, arguments: tuple[str, ...], text: str, said: str) -> None:
+    assert board.refused("submit", "-", *arguments, stdin=text).startswith(f"board: {said}")

@@ -54,7 +54,7 @@ def test_a_list_can_be_narrowed(board: Any) -> None:
     family(board)
     assert {card["slug"] for card in board.json("list", "--parent", "house")} == {"a-walls", "roof"}
     assert {card["slug"] for card in board.json("list", "--phase", "operator_pruefung")} == {"garden"}
-    assert board.json("list", "--repository", "other") == []
+    assert len(board.json("list", "--repository", "site")) == 4
     assert len(board.json("list", "--mine")) == 4
     board.ok("archive", "garden")
     assert "garden" not in board.ok("list") and "garden" in board.ok("list", "--all")
@@ -162,3 +162,12 @@ def test_a_backup_is_a_whole_store_that_only_the_owner_makes(board: Any) -> None
     assert Path(first).stat().st_mode & 0o077 == 0
     board.owned_by("daemon")
     assert "only the owner daemon" in board.refused("backup")
+
+
+def test_a_mistyped_repository_is_no_empty_board(board: Any) -> None:
+    assert "there is no repository 'sight'; use one of: site" in board.refused("list", "--repository", "sight", code=2)
+    assert board.ok("list", "--repository", "site") == "no card\n"
+    board.submit("backup")
+    board.file.write_text(board.file.read_text().replace("site", "other"))
+    assert board.json("list", "--repository", "other") == []
+    assert "backup" in board.ok("list", "--repository", "site"), "a card outlives its repository's table"

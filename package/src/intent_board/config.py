@@ -410,7 +410,7 @@ def load(path: Path | str) -> BoardConfig:
     try:
         raw = tomllib.loads(path.read_bytes().decode())
     except OSError as error:
-        reason = f"cannot be read ({error.strerror}); name the right file with --config"
+        reason = f"cannot be read ({error.strerror}); name a file that you can read"
         raise ConfigError(path, [reason]) from None
     except (ValueError, RecursionError) as error:
         # Not only TOML's own error: a text that is not UTF-8, or a number of thousands of digits, is a ValueError.

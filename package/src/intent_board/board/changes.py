@@ -840,7 +840,11 @@ def synthesis_good(card: Card, facts: Facts) -> list[Effect]:
 def deploy(card: Card, facts: Facts) -> list[Effect]:
     """The owner's word, where `[deploy] automatic` is off or an earlier job was cancelled."""
     if not deploys(card, facts.config):
-        raise Refused(f"{card.slug}: its repository ({card.repository}) is not deployed, or it belongs to a family")
+        what = f"{card.slug} is not deployed by itself"
+        if card.kind in (Kind.CHILD, Kind.SYNTHESIS):
+            raise Refused(f"{what}, because it belongs to a family; use board deploy {card.parent}")
+        name = card.repository
+        raise Refused(f"{what}, because its repository is not; see deploy.repository and repositories.{name}.deploy")
     if card.commit is None:
         raise Refused(f"{card.slug}: was imported, and this board knows no commit of it; deploy it by hand")
     if facts.config.deploy.gate == "owner" and card.released != card.commit:

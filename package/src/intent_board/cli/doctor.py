@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import time
@@ -57,6 +58,13 @@ def doctor(context: click.Context, as_json: bool) -> None:
 
 
 # --- the checks: each yields one sentence a fault ------------------------------------------------------------------
+
+
+def _owner(config: BoardConfig) -> Iterator[str]:
+    try:
+        pwd.getpwnam(config.board.owner)
+    except KeyError:
+        yield f"{config.board.owner!r} is no user of this host, so nobody can decide anything; correct board.owner"
 
 
 def _store(config: BoardConfig) -> Iterator[str]:
@@ -170,7 +178,7 @@ def _nix(config: BoardConfig) -> Iterator[str]:
     command = ["nix", "--extra-experimental-features", "nix-command", "store", "ping", "--store", "daemon"]
     code, said = _run(command)
     if code != 0:
-        yield f"the nix daemon does not serve this user ({said}); add it to nix.settings.allowed-users"
+        yield f"the nix daemon does not serve this user ({said}); start it, or add the user to its allowed-users"
 
 
 def _deployer(config: BoardConfig) -> Iterator[str]:
@@ -237,6 +245,7 @@ def _run(
 
 
 CHECKS: Mapping[str, Callable[[BoardConfig], Iterator[str]]] = {
+    "owner": _owner,
     "store": _store,
     "sandbox": _sandbox,
     "programs": _programs,

@@ -82,7 +82,10 @@ def list_(context: click.Context, settled: bool, as_json: bool) -> None:
         lines = board.store.notifications(settled=settled)
         if as_json:
             print_json([{**plain(line.note), **_without_note(line)} for line in lines])
-        elif not lines:
+            return
+        if board.config.notifications.credential is None:
+            click.echo("nobody is told anything: no credential is named in [notifications]", err=True)
+        if not lines:
             click.echo("nothing is waiting to be sent")
         else:
             now = time.time()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,8 +111,12 @@ def _create(board: Desk, text: str, wishes: Wishes, *, by_hand: bool) -> Card:
 
     owner = board.asker.name == board.config.board.owner
     event = Event.BUILD_BY_HAND if by_hand else Event.SUBMIT_BY_OWNER if owner else Event.SUBMIT_BY_OTHER
-    document = intent.parse(text)
-    slug = intent.submitted_slug(wishes.slug or intent.slugify(document.title))
+    with _blaming("the intent"):
+        document = intent.parse(text)
+    with _blaming("--slug"):
+        slug = intent.submitted_slug(wishes.slug or intent.slugify(document.title))
+    with _blaming("--scope"):
+        write_scope = list(dict.fromkeys(scope.normalise(path) for path in wishes.scope))
     repository = _repository(board.config, wishes.repository)
     doubts = _doubts(board.config, repository, text, slug)
     card = board.store.submit(
@@ -126,18 +131,31 @@ def _create(board: Desk, text: str, wishes: Wishes, *, by_hand: bool) -> Card:
             "warnings": doubts.warnings,
             "lane": _lane(board.config, wishes.lane),
             "iterations": _iterations(board.config, wishes.iterations),
-            "write_scope": list(dict.fromkeys(scope.normalise(path) for path in wishes.scope)),
+            "write_scope": write_scope,
         },
     )
     _warn(doubts)
     return card
 
 
+@contextmanager
+def _blaming(what: str) -> Iterator[None]:
+    """Say what a person gave where a role's answer would have its JSON path."""
+    from intent_board.contracts import ContractError
+
+    try:
+        yield
+    except ContractError as error:
+        raise Failure(f"{what}: {error.reason}") from error
+
+
 def _replace(board: Desk, text: str, wishes: Wishes) -> Card:
     from intent_board.contracts import intent
 
-    document = intent.parse(text)
-    slug = wishes.slug or intent.submitted_slug(intent.slugify(document.title))
+    with _blaming("the intent"):
+        document = intent.parse(text)
+    with _blaming("--slug"):
+        slug = wishes.slug or intent.submitted_slug(intent.slugify(document.title))
     doubts = _doubts(board.config, board.store.card(slug).repository, text, slug)
     data = {
         "intent": text,

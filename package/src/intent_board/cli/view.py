@@ -44,6 +44,7 @@ def list_(
     wanted = phases or (known if everything else [phase for phase in Phase if phase not in FINAL])
     with desk(context) as board:
         requester = board.asker.name if mine else None
+        _known_repository(board, repository)
         cards = board.store.cards(phases=wanted, repository=repository, parent=parent, requester=requester)
         if as_json:
             print_json(plain(cards))
@@ -54,6 +55,13 @@ def list_(
             for card, nested in in_families(cards)
         ]
         click.echo(table(("CARD", "PHASE", "STATUS", "LANE", "SINCE", "TITLE"), rows) if rows else "no card")
+
+
+def _known_repository(board: Desk, name: str | None) -> None:
+    """Refuse a mistyped name, which would look like an empty board; a card may outlive its repository's table."""
+    if name is None or name in board.config.repositories or board.store.cards(repository=name, limit=1):
+        return
+    raise click.UsageError(f"there is no repository {name!r}; use one of: {', '.join(board.config.repositories)}")
 
 
 def in_families(cards: Sequence[CardLine]) -> Iterable[tuple[CardLine, bool]]:

@@ -162,5 +162,6 @@ def _repository_faults(name: str, config: BoardConfig) -> list[str]:
     if repository is None:
         return [f"its repository {name!r} is not configured"]
     if name != config.deploy.repository:
-        return [f"its repository {name!r} is not deploy.repository ({config.deploy.repository!r})"]
+        deployed = f"{config.deploy.repository!r} is" if config.deploy.repository else "none is"
+        return [f"its repository {name!r} is not the deployed one ({deployed} named by deploy.repository)"]
     return [] if repository.deploy else [f"repositories.{name}.deploy is false"]
