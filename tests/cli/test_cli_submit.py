@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +137,34 @@ def test_nobody_but_the_owner_builds_without_an_operator(board: Any) -> None:
 )
 def test_a_refusal_names_what_was_given(board: Any, arguments: tuple[str, ...], text: str, said: str) -> None:
     assert board.refused("submit", "-", *arguments, stdin=text).startswith(f"board: {said}")
+
+
+def program(board: Any, command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """A shell command with the real program as `board`, for this board."""
+    script = board.directory / "bin" / "board"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(f"#!{sys.executable}\nfrom intent_board.cli.board import main\nmain()\n")
+    script.chmod(0o755)
+    path = f"{script.parent}:{os.environ['PATH']}"
+    given = {**os.environ, "PATH": path, "INTENT_BOARD_CONFIG": str(board.file), **environment}
+    return subprocess.run(["bash", "-c", command], env=given, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("stdin", ["<&-", "< /dev/null"])
+def test_a_stdin_that_gives_nothing_is_said_in_one_sentence(board: Any, stdin: str) -> None:
+    done = program(board, f"board submit - {stdin}")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"board: ") and done.stderr.count(b"\n") == 1, done.stderr
+
+
+def test_an_endless_file_is_not_read_to_its_end(board: Any) -> None:
+    assert "larger than 1 MiB" in board.refused("submit", "/dev/zero")
+
+
+def test_a_terminal_without_a_character_gets_its_escape(board: Any) -> None:
+    board.submit("one", "# Intent: \u00c4rger \u2014 \U0001f600\n")
+    latin = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "iso8859-1:strict"}
+    for command in ("list", "show one", "show one --intent", "log", "status --once"):
+        done = program(board, f"board {command}", **latin)
+        assert (done.returncode, done.stderr) == (0, b""), done.stderr
+    assert b"\xc4rger \\u2014 \\U0001f600" in program(board, "board list", **latin).stdout

@@ -50,7 +50,7 @@ def read_text(file: str) -> str:
     Raises Failure when it can't be read, and for a path under sudo (the caller's files are not this user's).
     """
     if file == STDIN:
-        raw = sys.stdin.buffer.read(MAX_FILE + 1)
+        raw = stdin_bytes(MAX_FILE + 1)
     elif under_sudo():
         raise Failure(f"under sudo no file can be named; run board without sudo, or hand {file} over on stdin as '-'")
     else:
@@ -66,6 +66,16 @@ def read_text(file: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Failure(f"{where} is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def stdin_bytes(most: int) -> bytes:
+    """At most so many bytes of stdin.  Raises Failure when there is no stdin or it can't be read."""
+    if sys.stdin is None:  # Python's way to say that it was closed
+        raise Failure("there is no standard input to read from; name a file, or hand the text over with '<'")
+    try:
+        return sys.stdin.buffer.read(most)
+    except OSError as error:
+        raise Failure(f"the standard input cannot be read ({error.strerror}); name a file instead") from None
 
 
 def print_json(value: Any) -> None:

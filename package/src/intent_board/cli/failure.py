@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,14 +39,27 @@ def _escaped(char: str) -> str:
 @contextmanager
 def sentences() -> Iterator[None]:
     """Turn the rooms' own refusals into a `Failure`; anything else is a defect of the board and keeps its trace."""
+    _escape_what_can_not_be_printed()
     try:
         yield
     except click.ClickException:
         raise
     except Exception as error:
         if _is_refusal(error):
-            raise Failure(str(error)) from error
+            raise Failure(_sentence(error)) from error
         raise
+
+
+def _escape_what_can_not_be_printed() -> None:
+    """A terminal that knows no umlauts gets their escapes, instead of the person a trace."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _sentence(error: Exception) -> str:
+    # `$` is the JSON path of a whole answer, which says nothing to somebody who typed a slug.
+    return str(error).removeprefix("$: ")
 
 
 def _is_refusal(error: Exception) -> bool:
