@@ -36,7 +36,9 @@ class Machine:
     def boot(self) -> float:
         """Start systemd and wait until it has; the seconds that took."""
         begun = time.monotonic()
-        self._outer = subprocess.Popen(["bash", HERE / "namespace.sh", self.root, self.log, self._cgroup])
+        # Whatever ends this test run ends the machine.
+        command = ["setpriv", "--pdeathsig=KILL", "bash", HERE / "namespace.sh", self.root, self.log, self._cgroup]
+        self._outer = subprocess.Popen(command)
         self._pid = until(self._init, "systemd as PID 1", 30)
         until(lambda: self.try_("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"), "boot", 90)
         return time.monotonic() - begun
@@ -188,9 +190,10 @@ def machine() -> Iterator[Machine]:
     """A furnished machine, not yet booted.  Its tree is gone afterwards."""
     base = boot_tree.distribution()
     layer = boot_tree.libraries(base)
+    boot_tree.sweep()
     with tempfile.TemporaryDirectory(dir=boot_tree.cache(), prefix="run-") as place:
         top = Path(place)
-        with boot_tree.overlay([layer, base], top) as root:
+        with boot_tree.held(top), boot_tree.overlay([layer, base], top) as root:
             boot_tree.furnish(root)
             made = Machine(root, top / "boot.log")
             try:

@@ -123,6 +123,27 @@ def locked(name: str) -> Iterator[Path]:
         yield cache() / name
 
 
+@contextmanager
+def held(top: Path) -> Iterator[None]:
+    """A run's directory, as long as the run lives."""
+    with (top / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def sweep() -> None:
+    """Remove what runs left that were killed."""
+    for lock in cache().glob("run-*/lock"):
+        with lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            if (lock.parent / "root").is_mount():
+                run("umount", "--lazy", lock.parent / "root")
+            shutil.rmtree(lock.parent)
+
+
 def fingerprint(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
