@@ -134,7 +134,7 @@ def test_a_program_that_stays_after_its_answer(agent: Agent, monkeypatch: pytest
         ("say(type='error', text='503 Service Unavailable')", Outcome.OUTAGE, "503 Service Unavailable"),
         ("say(type='error', outcome='answered', text='x')", Outcome.FAILED, "x"),
         ("say(type='error', outcome=[1], text='x')", Outcome.FAILED, "x"),
-        ("say(type='final', text=3)", Outcome.FAILED, "without an answer"),
+        ("say(type='final', text=3)", Outcome.FAILED, "without an answer: it wrote nothing to standard error"),
         ("say(type='step'); os.kill(os.getpid(), 9)", Outcome.FAILED, "137"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 from intent_board import sandbox
 from intent_board.runtimes import failures
 from intent_board.runtimes.order import Order, Outcome
-from intent_board.runtimes.program import Launch, Places, Program, Verdict, number, short
+from intent_board.runtimes.program import Launch, Places, Program, Verdict, complaint, number, short
 
 #: It waits as long as a provider says before it tries again.  Longer than this is the board's to wait.
 RETRY_SECONDS = 60.0
@@ -176,11 +176,11 @@ class Claude(Program):
         if self._api_error is not None:
             return self._failure(*self._api_error, now)
         if not self._started:
-            reason = f"Claude Code refused to start ({exit_code}): {short(stderr)}"
+            reason = f"Claude Code refused to start ({exit_code}): {complaint(stderr)}"
             refused = failures.of_text(stderr)
             bad = refused is Outcome.BAD_CREDENTIALS
             return Verdict(refused if bad else Outcome.REFUSED_CONFIGURATION, reason)
-        return Verdict(Outcome.FAILED, f"Claude Code ended with {exit_code} and without a result: {short(stderr)}")
+        return Verdict(Outcome.FAILED, f"Claude Code ended with {exit_code} and without a result: {complaint(stderr)}")
 
     def _failure(self, status: int | None, text: str, now: float) -> Verdict:
         outcome = failures.of_status(status, text)

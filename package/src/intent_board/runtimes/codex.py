@@ -23,7 +23,7 @@ from intent_board.runtimes import failures
 from intent_board.runtimes.follow import Lines, parse_object
 from intent_board.runtimes.gate import Gate
 from intent_board.runtimes.order import Order, Outcome
-from intent_board.runtimes.program import Launch, Places, Program, Verdict, number, short
+from intent_board.runtimes.program import Launch, Places, Program, Verdict, complaint, number, short
 from intent_board.sandbox import Box, Mount
 
 #: Kind -> the provider's name, its address, the variable that overrides the address, and the key's usual variable.
@@ -234,9 +234,9 @@ class Codex(Program):
             return self._failure(self._error, now)
         if not self._started:
             outcome = Outcome.BAD_CREDENTIALS if "Missing environment variable" in stderr else None
-            reason = f"Codex refused to start ({exit_code}): {short(stderr)}"
+            reason = f"Codex refused to start ({exit_code}): {complaint(stderr)}"
             return Verdict(outcome or Outcome.REFUSED_CONFIGURATION, reason)
-        return Verdict(Outcome.FAILED, f"Codex ended with {exit_code} and without an answer: {short(stderr)}")
+        return Verdict(Outcome.FAILED, f"Codex ended with {exit_code} and without an answer: {complaint(stderr)}")
 
     @staticmethod
     def _failure(text: str, now: float) -> Verdict:

@@ -18,7 +18,7 @@ from typing import Any
 
 from intent_board.runtimes import failures
 from intent_board.runtimes.order import Order, Outcome
-from intent_board.runtimes.program import Launch, Places, Program, Verdict, number, short
+from intent_board.runtimes.program import Launch, Places, Program, Verdict, complaint, number, short
 
 
 class Command(Program):
@@ -76,5 +76,5 @@ class Command(Program):
             return Verdict(Outcome.ANSWERED, "", self._final)
         if self._error is not None:
             return self._error
-        said = f"{self.order.profile.command[0]} ended with {exit_code} and without an answer: {short(stderr)}"
+        said = f"{self.order.profile.command[0]} ended with {exit_code} and without an answer: {complaint(stderr)}"
         return Verdict(Outcome.FAILED if self._spoke else Outcome.REFUSED_CONFIGURATION, said)

@@ -112,3 +112,8 @@ def short(text: str, limit: int = 500) -> str:
     """An error text as one line for a reason."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def complaint(stderr: str) -> str:
+    """What a program that ended without an answer said of it, as one line; a reason must not end in a bare colon."""
+    return short(stderr) or "it wrote nothing to standard error"
