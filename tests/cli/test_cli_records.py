@@ -47,3 +47,8 @@ def test_a_text_that_was_changed_on_the_host_is_shown_as_such(board: Any, tmp_pa
     assert "graphify query (not held in operator)" in " ".join(board.ok("roles").split())
     text.write_text(text.read_text().replace("active", "draft"))
     assert "status is 'draft'" in board.refused("roles")
+
+
+def test_a_number_too_large_for_the_store_is_wrong_usage(board: Any) -> None:
+    for command in ("log", "deployments"):
+        assert "--last" in board.refused(command, "--last", str(10**22), code=2)

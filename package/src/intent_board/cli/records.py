@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=example("board deployments", "board deployments --last 5 --json"))
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="Only the newest so many.")
+@click.option("--last", type=click.IntRange(1, 10**9), default=20, show_default=True, help="Only the newest so many.")
 @json_option
 @click.pass_context
 def deployments(context: click.Context, last: int, as_json: bool) -> None:

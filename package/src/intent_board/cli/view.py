@@ -94,7 +94,7 @@ def why(context: click.Context, slug: str, as_json: bool) -> None:
 
 @click.command(epilog=example("board log backup", "board log --last 50"))
 @click.argument("slug", required=False)
-@click.option("--last", type=click.IntRange(1), help="Only the newest so many lines.")
+@click.option("--last", type=click.IntRange(1, 10**9), help="Only the newest so many lines.")
 @json_option
 @click.pass_context
 def log(context: click.Context, slug: str | None, last: int | None, as_json: bool) -> None:

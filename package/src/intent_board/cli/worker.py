@@ -13,7 +13,7 @@ from intent_board.cli.failure import sentences
 
 @click.command(epilog="\b\nExample:\n  board-worker builder-schwer --slot 0")
 @click.argument("queue")
-@click.option("--slot", type=click.IntRange(min=0), default=0, show_default=True, help="Which of the queue's slots.")
+@click.option("--slot", type=click.IntRange(0, 10**9), default=0, show_default=True, help="Which of the queue's slots.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
