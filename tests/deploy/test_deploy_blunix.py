@@ -13,9 +13,9 @@ import pytest
 from scratch_host import BUILDER, FLAKE, FakeBoard, Machine, git
 
 from intent_board.config import BoardConfig, Deploy
-from intent_board.deploy import Flags, Outcome, Report, deploy_blunix
+from intent_board.deploy import DeployRefused, Flags, Outcome, Report, deploy_blunix, recover, service
 from intent_board.deploy.mirror import Mirror
-from intent_board.deploy.record import records
+from intent_board.deploy.record import Record, records
 
 FIRST = Flags(first=True)
 
@@ -368,6 +368,48 @@ def test_a_repository_that_is_not_deployed_is_refused(machine: Machine, board: F
     assert report.outcome is Outcome.REFUSED and "deploy = true" in report.sentence
 
 
+@pytest.mark.parametrize("change", [{"phase": "archiviert"}, {"commit": OTHER}, {"reviews": []}])
+def test_a_card_that_changes_while_it_is_built_is_not_switched_to(
+    machine: Machine, board: FakeBoard, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    board.card("card", machine.commit())
+    published = service.published
+
+    def meanwhile(*words: Any) -> Any:
+        data = board.read()
+        data["cards"]["card"] |= change
+        if "commit" in change:
+            data["cards"]["card"]["reviews"][0]["commit"] = OTHER
+        board.write(data)
+        return published(*words)
+
+    monkeypatch.setattr(service, "published", meanwhile)
+    report = deploy(machine)
+    assert report.outcome is Outcome.REFUSED, report
+    assert machine.current == machine.profile == machine.old_path
+
+
+def test_a_record_that_cannot_be_written_after_the_switch_is_no_refusal(
+    machine: Machine, board: FakeBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk must not make the deployer say that it did nothing."""
+    board.card("card", machine.commit())
+    add = Record.add
+
+    def full(self: Record, kind: str, **data: Any) -> None:
+        if kind == "switch":
+            raise DeployRefused("the record cannot be written (No space left on device)")
+        add(self, kind, **data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Record, "add", full)
+        with pytest.raises(DeployRefused, match="No space"):
+            deploy(machine)
+    assert board.told() == [] and "end" not in last(machine)
+    assert machine.current == machine.profile != machine.old_path
+    assert [report.outcome for report in recover(machine.config, host=machine.host())] == [Outcome.DEPLOYED]
+
+
 # --- the mirror, and what stands in its way --------------------------------------------------------------------
 
 
@@ -399,6 +441,11 @@ def plant(machine: Machine, what: str) -> None:
         case "alternates":
             (mirror / ".git/objects/info").mkdir(exist_ok=True)
             (mirror / ".git/objects/info/alternates").write_text(f"{elsewhere}\n")
+        case "grafts" | "attributes":
+            (mirror / ".git/info").mkdir()
+            (mirror / ".git/info" / what).write_text("* export-ignore\n")
+            for path in (mirror / ".git/info", mirror / ".git/info" / what):
+                os.chown(path, BUILDER.uid, BUILDER.gid)
         case "hook":
             (mirror / ".git/hooks").mkdir()
             (mirror / ".git/hooks/post-checkout").write_text("#!/bin/sh\n")
@@ -416,7 +463,7 @@ def plant(machine: Machine, what: str) -> None:
     "what",
     [
         "owner", "owner of a part", "owner of the configuration", "open", "link", "link inside", "configuration",
-        "include", "alternates", "hook", "file", "parent",
+        "include", "alternates", "hook", "file", "parent", "grafts", "attributes",
     ],
 )  # fmt: skip
 def test_a_mirror_that_is_not_as_the_deployer_made_it_is_refused(machine: Machine, board: FakeBoard, what: str) -> None:
@@ -424,6 +471,28 @@ def test_a_mirror_that_is_not_as_the_deployer_made_it_is_refused(machine: Machin
     plant(machine, what)
     board.card("card", machine.commit())
     refused(machine, board, "remove")
+
+
+def test_what_a_killed_git_left_behind_hurts_nobody(machine: Machine, board: FakeBoard) -> None:
+    deployed(machine, board)
+    git_dir = machine.root / "build/mirrors/nixos/.git"
+    for name in ("refs/heads/main.lock", "packed-refs.lock", "HEAD.lock", "config.lock"):
+        (git_dir / name).touch()
+        os.chown(git_dir / name, BUILDER.uid, BUILDER.gid)
+    board.card("card", machine.commit())
+    assert deploy(machine, flags=Flags()).outcome is Outcome.DEPLOYED
+
+
+@pytest.mark.parametrize("where", ["objects/pack", "refs/heads/main"])
+def test_a_mirror_that_a_power_cut_broke_is_made_anew(machine: Machine, board: FakeBoard, where: str) -> None:
+    deployed(machine, board)
+    part = machine.root / "build/mirrors/nixos/.git" / where
+    for file in [part] if part.is_file() else list(part.iterdir()):
+        file.chmod(0o644)
+        file.write_bytes(b"")
+    board.card("card", machine.commit())
+    report = deploy(machine, flags=Flags())
+    assert report.outcome is Outcome.DEPLOYED, report
 
 
 def test_a_users_own_nix_configuration_is_not_read(machine: Machine, board: FakeBoard) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from scratch_host import SERVICE, FakeBoard, Machine
+from scratch_host import PRELUDE, SERVICE, FakeBoard, Machine, git
 
 from intent_board.cli import deploy as command
 from intent_board.deploy import Flags, Host, Outcome, Report, deploy_blunix
@@ -173,6 +173,26 @@ def test_a_rehearsal_has_a_board_of_its_own(machine: Machine) -> None:
     }
     assert found["host"][0] is False and "laptop" in found["host"][1]
     assert found["evidence"][0] is False and "no card" in found["evidence"][1]
+
+
+def test_a_rehearsal_finds_the_commit_on_the_branch_of_its_own_mirror(machine: Machine) -> None:
+    commit = machine.commit()
+    fetch = PRELUDE + (
+        "from intent_board.workspace import Workspace\n"
+        "class Nothing:\n    def path(self, name): return None\n"
+        "Workspace(store.config, Nothing()).fetch('nixos')\n"
+    )
+    (machine.root / "board").mkdir(mode=0o700)
+    toml = str(machine.root / "etc/intent-board/board.toml")
+    subprocess.run([sys.executable, "-c", f"{fetch}ready('card', {commit!r})", toml], check=True)
+    found = {check.name: check for check in dry_run(machine.config, "card", host=machine.host(), real=False)}
+    assert found["commit"].ok is True and "the board's mirror" in found["commit"].text
+    assert found["deployed"].ok is None
+
+    git(machine.root / "remote", "reset", "--quiet", "--hard", "HEAD~1")
+    subprocess.run([sys.executable, "-c", fetch, toml], check=True)
+    found = {check.name: check for check in dry_run(machine.config, "card", host=machine.host(), real=False)}
+    assert found["commit"].ok is False and "is not on" in found["commit"].text
 
 
 def test_the_command_prints_each_check(monkeypatch: pytest.MonkeyPatch, machine: Machine, board: FakeBoard) -> None:

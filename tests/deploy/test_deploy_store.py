@@ -11,36 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scratch_host import SERVICE, Machine
+from scratch_host import PRELUDE, SERVICE, Machine
 
 from intent_board.deploy import Flags, Outcome, Report, deploy_blunix, recover, service
 from intent_board.deploy.host import DeployRefused
 from intent_board.deploy.record import records
 
 FIRST = Flags(first=True)
-
-#: Run as the service user: cards go the way that workers send them.
-PRELUDE = """
-import json, sys
-from intent_board import config
-from intent_board.store import open_store
-store = open_store(config.load(sys.argv[1]))
-
-def finish(queue, event, data):
-    claim = store.claim(queue)
-    assert claim is not None and store.finish(claim, event, data), (queue, event)
-
-def ready(slug, commit, decision="approved", requester="root"):
-    data = {"lane": "schwer", "iterations": None, "write_scope": ["**"]}
-    intent = f"# Intent: {slug}\\n"
-    store.submit(slug=slug, title=slug, intent=intent, repository="nixos", requester=requester,
-                 event="build_by_hand", data=data)
-    store.tick(__import__("time").time(), off_branch={})
-    finish("builder-schwer", "built", {"commit": commit, "base": "0" * 40, "branch": "main", "checks": []})
-    finish("review", decision, {"commit": commit, "report": {"summary": "good"}, "reason": "no"})
-    if decision == "approved":
-        finish("publish", "published", {"commit": commit})
-"""
 
 
 class RealBoard:

@@ -87,6 +87,9 @@ def _deploy(config: BoardConfig, host: Host, held: int, flags: Flags, waiting: S
         boundary("deploy: evidence recorded")
         return Deployment(config, host, held, record, slug).carry_out(mirror, branch, tip, proof, flags)
     except DeployRefused as refusal:
+        if record is not None and record.find("switch_begins") is not None:
+            # The host may have changed: only looking at it again can close this record.
+            raise
         record = record or _begin(host, slug, flags, notes)
         outcome = Outcome.BUSY if refusal.later else Outcome.REFUSED
         if isinstance(refusal, BuildFailed):
@@ -129,7 +132,7 @@ def _choose(
     for slug in waiting:
         try:
             found = service.evidence(host, slug)
-            proofs[slug] = service.check_evidence(found, config, by_person=flags.first or flags.allow_older)
+            proofs[slug] = service.check_evidence(found, config, by_person=flags.by_person)
         except DeployRefused as error:
             refusal = error
     if not proofs:

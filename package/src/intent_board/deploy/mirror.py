@@ -30,8 +30,13 @@ _FETCH_SECONDS = 600.0
 _QUICK_SECONDS = 60.0
 #: What `git init` writes.  Anything else in the mirror's configuration may name a program to run.
 _PLAIN_KEYS = frozenset({"core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates"})
-#: Nothing of these is made by us, and each leads git to other objects, programs or repositories.
-_FOREIGN_PARTS = ("objects/info/alternates", "commondir", "gitdir", "worktrees", "modules", "shallow")
+#: What git itself makes in a repository that has no files.  Anything else leads it to other objects (alternates,
+#: grafts), other attributes, or programs (hooks).
+_PLAIN_PARTS = frozenset(
+    {"HEAD", "config", "objects", "refs", "packed-refs", "logs", "info", "description", "branches", "gc.log"}
+)
+_PLAIN_INFO = frozenset({"refs"})
+_FOREIGN_OBJECTS = ("info/alternates", "info/http-alternates")
 Network = tuple[Settings, dict[str, str]]
 
 
@@ -65,6 +70,9 @@ class Mirror:
         configured.
         """
         _own_directory(self.host.build_dir, self.account, "the build user's directory")
+        if self.git_dir.is_dir():
+            # Only one deployment runs, so what a killed git left locked is nobody's.
+            self._run(["find", str(self.git_dir), "-name", "*.lock", "-type", "f", "-delete"], _QUICK_SECONDS)
         if not os.path.lexists(self.path):
             for argv in (
                 ["mkdir", "-p", "-m", "755", str(self.path.parent), str(self.host.build_dir / "home")],
@@ -84,10 +92,12 @@ class Mirror:
             status = entry.lstat()
             if stat.S_ISLNK(status.st_mode) or status.st_uid != self.account.uid:
                 raise DeployRefused(f"{entry} is a link or another user's; remove {self.path}, it is fetched anew")
-        hooks = self.git_dir / "hooks"
-        foreign = [str(self.git_dir / part) for part in _FOREIGN_PARTS if os.path.lexists(self.git_dir / part)]
-        foreign += [str(entry) for entry in self.path.iterdir() if entry.name != ".git"]
-        foreign += [str(hook) for hook in hooks.iterdir()] if hooks.is_dir() else []
+        foreign = [entry for entry in self.path.iterdir() if entry.name != ".git"]
+        foreign += [entry for entry in self.git_dir.iterdir() if entry.name not in _PLAIN_PARTS]
+        info = self.git_dir / "info"
+        foreign += [entry for entry in info.iterdir() if entry.name not in _PLAIN_INFO] if info.is_dir() else []
+        objects = (self.git_dir / "objects" / part for part in _FOREIGN_OBJECTS)
+        foreign += [path for path in objects if os.path.lexists(path)]
         if foreign:
             raise DeployRefused(f"{foreign[0]} was not made by the deployer; remove {self.path}, it is fetched anew")
         done = self._run(
@@ -111,6 +121,11 @@ class Mirror:
             words = ["fetch", "--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
             words += ["--update-head-ok", "--", "origin", f"+{ref}:{ref}"]
             done = self._git(*words, timeout=_FETCH_SECONDS, network=network)
+            if not done.ok and self._git("ls-remote", "--", "origin", ref, timeout=_QUICK_SECONDS, network=network).ok:
+                # The remote answers, so it is the mirror that is broken, by a power cut perhaps.
+                self._run(["rm", "-rf", "--", str(self.path)], _FETCH_SECONDS)
+                self.prepare()
+                done = self._git(*words, timeout=_FETCH_SECONDS, network=network)
         if not done.ok:
             raise DeployRefused(f"branch {branch!r} of {self.name!r} cannot be fetched: git {done.why}", later=True)
         # Nix asks for HEAD even where a revision is named.

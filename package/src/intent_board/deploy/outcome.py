@@ -40,5 +40,10 @@ class Flags:
     first: bool = False
     allow_older: bool = False
 
+    @property
+    def by_person(self) -> bool:
+        """Whether a person said anything; the units say nothing."""
+        return self.first or self.allow_older
+
 
 NO_FLAGS = Flags()

@@ -40,9 +40,8 @@ def _checks(config: BoardConfig, slug: str, host: Host, real: bool) -> Iterator[
     yield _checked("host", lambda: f"this is {prove_identity(host, config.deploy)}")
     opening = opens_at(config.deploy.window, datetime.now())
     yield Check("window", opening is None, "open" if opening is None else f"opens at {opening:%Y-%m-%d %H:%M}")
-    yield Check(
-        "nixos-rebuild", True, "takes --store-path" if has_store_path(host) else "its steps are taken one by one"
-    )
+    lacking = "lacks --store-path or is missing; its steps are taken one by one"
+    yield Check("nixos-rebuild", True, "takes --store-path" if has_store_path(host) else lacking)
     commit: list[str] = []
 
     def evidence() -> str:

@@ -62,6 +62,7 @@ class Deployment:
             raise DeployRefused("another switch began during the dry activation; it is tried again", later=True)
         if not dry.ok:
             raise DeployRefused(f"the dry activation of {built.path} {dry.why}; nothing was changed")
+        self.ask_again(proof, flags)
         return self.change(look(self.host), built.path)
 
     def prove_newer(self, mirror: Mirror, commit: str, deployed: str | None, flags: Flags) -> None:
@@ -76,6 +77,13 @@ class Deployment:
                 f"{commit} does not contain {deployed}, which runs here; to go back all the same: "
                 f"board-deploy --allow-older {self.slug}"
             )
+
+    def ask_again(self, proof: dict[str, Any], flags: Flags) -> None:
+        """Building took its time: the evidence must still be what it was.  Raises DeployRefused."""
+        found = service.evidence(self.host, self.slug)
+        now = service.check_evidence(found, self.config, by_person=flags.by_person)
+        if now["commit"] != proof["commit"]:
+            raise DeployRefused(f"{self.slug} has another commit now, {now['commit']}; it is deployed by itself")
 
     def build(self, mirror: Mirror, commit: str) -> Built:
         """The commit's system, recorded."""
