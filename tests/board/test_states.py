@@ -210,6 +210,14 @@ def test_a_requester_may_speak_for_the_own_card_only(event: Event) -> None:
     assert after(step(own, event, facts("eva", **need)))[0] is Phase.OPERATOR_PRUEFUNG
 
 
+@pytest.mark.parametrize("event", [E.SUBMIT_BY_OWNER, E.BUILD_BY_HAND])
+def test_nobody_but_the_owner_can_create_a_card_that_starts_by_itself(event: Event) -> None:
+    with pytest.raises(Refused, match="only the owner"):
+        run(None, event, actor="eva")
+    assert after(run(None, event, actor="lukas"))[0] in (Phase.OPERATOR_PRUEFUNG, Phase.GEPLANT)
+    assert after(run(None, E.SUBMIT_BY_OTHER, actor="eva"))[0] is Phase.STARTFREIGABE
+
+
 # --- what single rows promise ------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from intent_board.board import changes
 from intent_board.cli import asker
 from intent_board.cli.asker import Asker, ThroughSudo, who_asks
 from intent_board.cli.failure import Failure
@@ -32,6 +33,14 @@ def test_under_sudo_the_asker_is_who_called_sudo(tmp_path: Path) -> None:
 def test_a_number_that_no_user_has_is_refused(tmp_path: Path, number: str) -> None:
     with pytest.raises(Failure):
         who_asks(tmp_path, {"SUDO_UID": number})
+
+
+def test_a_user_with_the_name_of_the_board_itself_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asker.TRUSTED == changes.TRUSTED
+    monkeypatch.setattr(asker, "_name", lambda uid: changes.TRUSTED)
+    for environ in ({}, {"SUDO_UID": str(OTHER.pw_uid)}):
+        with pytest.raises(Failure, match="stands for the board itself"):
+            who_asks(tmp_path, environ)
 
 
 def foreign(monkeypatch: pytest.MonkeyPatch) -> None:

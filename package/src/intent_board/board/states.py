@@ -210,6 +210,8 @@ def step(card: Card | None, event: Event, facts: Facts) -> list[Effect]:
     """
     if card is not None:
         _allowed(card, event, facts)
+    else:
+        _may_create(event, facts)
     if event is E.RUN_LOST and facts.job is not None:
         event = _LOST[facts.job.role]
     if event in (E.ROUTE_APPLY, E.ROUTE_DISMISS) and card is not None:
@@ -236,6 +238,13 @@ def _allowed(card: Card, event: Event, facts: Facts) -> None:
         raise Refused(f"{card.slug}: only the owner ({owner}) may {event}; {facts.actor} may not")
     if event in REQUESTER and facts.actor != card.requester:
         raise Refused(f"{card.slug}: only {owner} or the requester ({card.requester}) may {event}; ask one of them")
+
+
+def _may_create(event: Event, facts: Facts) -> None:
+    """Somebody else's card begins where it waits for the owner, whatever a caller says."""
+    owner = facts.config.board.owner
+    if event in (E.SUBMIT_BY_OWNER, E.BUILD_BY_HAND) and facts.actor not in (owner, changes.TRUSTED):
+        raise Refused(f"only the owner ({owner}) may {event}; what {facts.actor} hands over waits for the owner's word")
 
 
 def _route(card: Card, event: Event, facts: Facts) -> list[Effect]:

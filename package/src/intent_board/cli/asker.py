@@ -26,6 +26,8 @@ from intent_board.cli.failure import Failure
 #: Exists only in a process that sudo started; sudo overwrites whatever its caller had set.
 SUDO_VARIABLE = "SUDO_UID"
 STDIN = "-"
+#: Who acts where no person does (board.changes.TRUSTED, which would load the rules here): no user may have that name.
+TRUSTED = "board"
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,15 @@ def who_asks(state_dir: Path, environ: Mapping[str, str] = os.environ) -> Asker 
                 f"sudo led to the user {_name(os.geteuid())}, but {state_dir} belongs to another one; "
                 "run board without sudo, it finds the right user itself"
             )
-        return Asker(_name(_number(environ[SUDO_VARIABLE])))
-    return Asker(_name(os.geteuid())) if mine else ThroughSudo(_name(owner))
+        return _asker(_number(environ[SUDO_VARIABLE]))
+    return _asker(os.geteuid()) if mine else ThroughSudo(_name(owner))
+
+
+def _asker(uid: int) -> Asker:
+    name = _name(uid)
+    if name == TRUSTED:
+        raise Failure(f"the name {name!r} stands for the board itself in every rule; use another user than {name!r}")
+    return Asker(name)
 
 
 def _owner(state_dir: Path) -> int:
