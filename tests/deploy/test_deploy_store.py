@@ -16,6 +16,7 @@ from scratch_host import PRELUDE, SERVICE, Machine
 from intent_board.deploy import Flags, Outcome, Report, deploy_blunix, recover, service
 from intent_board.deploy.host import DeployRefused
 from intent_board.deploy.record import records
+from intent_board.store.tables import MIN_CODE, SCHEMA
 
 FIRST = Flags(first=True)
 
@@ -229,12 +230,14 @@ def test_a_store_that_needs_newer_code_is_told_later(machine: Machine, real: Rea
     real.ready("card", machine.commit())
     real.do("print('null')")
     host = machine.host()
-    spoil = "c.execute(\"update meta set value = {} where key in ('schema', 'min_code')\"); c.commit()"
+    marks = {"schema": SCHEMA, "min_code": MIN_CODE}
+    newer = "".join(f"c.execute(\"update meta set value = 9999 where key = '{key}'\"); " for key in marks)
+    older = "".join(f"c.execute(\"update meta set value = {was} where key = '{key}'\"); " for key, was in marks.items())
     opened = "import sqlite3; c = sqlite3.connect(store.path); "
     true_tell = service.tell
 
     def tell_after_migration(*words: Any) -> Any:
-        real.do(opened + spoil.format(9999))
+        real.do(opened + newer + "c.commit()")
         return true_tell(*words)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -243,7 +246,7 @@ def test_a_store_that_needs_newer_code_is_told_later(machine: Machine, real: Rea
     assert report.outcome is Outcome.DEPLOYED
     assert "newer package" in records(host)[-1].lines()[-1]["why"]
     raw = f"import sqlite3; c = sqlite3.connect({str(real.state / 'board.sqlite3')!r}); "
-    subprocess.run([sys.executable, "-c", raw + spoil.format(1)], check=True)
+    subprocess.run([sys.executable, "-c", raw + older + "c.commit()"], check=True)
     for path in real.state.glob("board.sqlite3*"):
         os.chown(path, SERVICE.uid, SERVICE.gid)
     assert recover(machine.config, host=host) == []
