@@ -175,7 +175,9 @@ class Store:
         # By itself it would become a client of its own socket while the store is not made yet.
         environment = os.environ | self.environment | {"NIX_REMOTE": "local"}
         with (self.root / "daemon.log").open("wb") as log:
-            self.daemon = subprocess.Popen(["nix-daemon"], env=environment, stdout=log, stderr=log)
+            # It goes with the tests, should they be killed.
+            daemon = ["setpriv", "--pdeathsig=KILL", "--", "nix-daemon"]
+            self.daemon = subprocess.Popen(daemon, env=environment, stdout=log, stderr=log)
         deadline = time.monotonic() + 20
         while not (self.root / "socket").exists():
             assert time.monotonic() < deadline, (self.root / "daemon.log").read_text()
