@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -181,8 +182,17 @@ def _cgroups() -> Path:
 
 
 def _remove_cgroup(top: Path) -> None:
-    for directory, _, _ in os.walk(top, topdown=False):
-        Path(directory).rmdir()
+    # The kernel lets go of the processes that died with PID 1 a moment after it: a cgroup is busy until then.
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            for directory, _, _ in os.walk(top, topdown=False):
+                Path(directory).rmdir()
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 @contextmanager

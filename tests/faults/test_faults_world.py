@@ -189,9 +189,11 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         pytest.skip("needs root, to mount a small file system")
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(small)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=768m", "tmpfs", str(small)], check=True)
     try:
-        stage = Stage.make(small / "stage")
+        # A run does not start with little room left, and waits; a second is enough here.
+        soon = {"outage_backoff_initial_seconds": 1, "outage_backoff_max_seconds": 1}
+        stage = Stage.make(small / "stage", scheduler=soon)
         stage.submit("note")
         with (small / "filler").open("wb") as filler, pytest.raises(OSError, match="No space"):
             while True:
