@@ -30,7 +30,8 @@ class Machine:
         self.root, self.log = root, log
         self._outer: subprocess.Popen[bytes] | None = None
         self._pid = 0
-        self._cgroup = _cgroups() / f"intent-board-boot-{os.getpid()}"
+        # Of this machine alone: another one of the same test run may be up.
+        self._cgroup = _cgroups() / f"intent-board-boot-{os.getpid()}-{log.parent.name}"
 
     # --- power -------------------------------------------------------------------------------------------------------
 
