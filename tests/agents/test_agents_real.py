@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from intent_board import sandbox
-from intent_board.runtimes import Outcome, codex
+from intent_board.contracts.builder import InterimReport
+from intent_board.runtimes import Outcome, codex, read_report
 
 #: conftest.Real, which importlib mode does not let a test import.
 Real = Any
@@ -201,8 +202,7 @@ def test_the_report_can_be_written(real: Real) -> None:
     real.model({"tools": [real.shell(f"echo '{text}' > $INTENT_BOARD_REPORT")]}, {"text": "Done."})
     result = real.run(writes=True, report_path=path)
     assert result.outcome is Outcome.ANSWERED
-    assert result.report is not None
-    assert result.report.next == "that"
+    assert read_report(path) == InterimReport(("this",), (), "that")
 
 
 def test_the_key_of_a_reading_role_is_hidden_from_its_tools(real_codex: Real) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from intent_board.runtimes import Report, read_report
+from intent_board.contracts.builder import InterimReport
+from intent_board.runtimes import read_report
 
 GOOD = {"done": ["a", "b"], "open": [], "next": "c"}
 
@@ -20,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_report(path: Path) -> None:
     path.write_text(json.dumps(GOOD))
-    assert read_report(path) == Report(done=("a", "b"), open=(), next="c")
+    assert read_report(path) == InterimReport(done=("a", "b"), open=(), next="c")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,11 @@ def test_a_report(path: Path) -> None:
         json.dumps({"done": [], "open": []}),
         json.dumps({**GOOD, "done": "a"}),
         json.dumps({**GOOD, "done": [1]}),
+        json.dumps({**GOOD, "done": [" "]}),
         json.dumps({**GOOD, "next": None}),
+        json.dumps({**GOOD, "next": "\0"}),
+        json.dumps({**GOOD, "next": "\ud800"}),
+        json.dumps(GOOD)[:-1] + ', "next": "again"}',
         json.dumps({**GOOD, "next": "x" * 70_000}),
         "[" * 50_000,
         json.dumps(GOOD)[:-1],

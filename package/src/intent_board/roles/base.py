@@ -292,7 +292,7 @@ def _keep_answer(claim: Claim, config: BoardConfig, result: RunResult) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = file.with_suffix(f".{claim.token}.part")
     with part.open("w", encoding="utf-8", errors="surrogatepass") as stream:
-        json.dump(asdict(replace(result, report=None)), stream)
+        json.dump(asdict(result), stream)
         stream.flush()
         os.fsync(stream.fileno())
     part.replace(file)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from intent_board.runtimes.credentials import Credentials, MissingCredential, redact
 from intent_board.runtimes.driver import remove_run_dir, run
 from intent_board.runtimes.order import Order, Outcome, RunResult
-from intent_board.runtimes.report import Report, read_report
+from intent_board.runtimes.report import read_report
 
 __all__ = [
     "Credentials",
     "MissingCredential",
     "Order",
     "Outcome",
-    "Report",
     "RunResult",
     "read_report",
     "redact",

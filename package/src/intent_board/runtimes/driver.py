@@ -16,7 +16,6 @@ from intent_board.runtimes.credentials import redact
 from intent_board.runtimes.follow import Lines, parse_object, tail
 from intent_board.runtimes.order import Order, Outcome, RunResult
 from intent_board.runtimes.program import LAST_TEXT_CHARACTERS, Launch, Places, Program, Verdict, short
-from intent_board.runtimes.report import read_report
 from intent_board.sandbox import Box, Mount, Running
 
 #: Standard output and error together.  The files are on disk; a run that writes more is ended.
@@ -226,7 +225,6 @@ class _Run:
     def _report(self, verdict: Verdict, code: int | None, *, cut: bool) -> RunResult:
         order, program = self._order, self._program
         secrets = tuple(order.secrets.values())
-        report = read_report(order.report_path) if order.report_path is not None else None
         return RunResult(
             outcome=verdict.outcome,
             text=redact(_storable(verdict.text), secrets),
@@ -240,7 +238,6 @@ class _Run:
             cut=cut,
             exit_code=code,
             seconds=time.monotonic() - self._begun,
-            report=report,
         )
 
 

@@ -8,7 +8,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from intent_board.config import BoardConfig, Runtime
-from intent_board.runtimes.report import Report
 from intent_board.sandbox import Mount
 
 
@@ -81,4 +80,3 @@ class RunResult:
     cut: bool
     exit_code: int | None
     seconds: float
-    report: Report | None = None

@@ -1,4 +1,4 @@
-"""The interim report: a file that an agent keeps up to date, and that trusted code reads back."""
+"""The interim report: a file that an agent keeps up to date, opened safely and judged by its contract."""
 
 from __future__ import annotations
 
@@ -6,26 +6,17 @@ import os
 import stat
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from intent_board.contracts import ContractError
+from intent_board.contracts.builder import InterimReport, parse_report
 
 REPORT_BYTES = 64 * 1024
 
 
-class Report(BaseModel):
-    """What is done, what is open, and the next thing to do, in the agent's own words: untrusted text."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    done: tuple[str, ...]
-    open: tuple[str, ...]
-    next: str
-
-
-def read_report(path: Path) -> Report | None:
+def read_report(path: Path) -> InterimReport | None:
     """The report at `path`, or None when there is none that can be used.
 
-    The agent owns the directory: a link, a device, a pipe, a file over REPORT_BYTES or anything but the three fields
-    is no report.  The parents of that directory must not be the agent's.
+    The agent owns the directory: a link, a device, a pipe, a file over REPORT_BYTES or a text that the contract
+    refuses is no report.  The parents of that directory must not be the agent's.
     """
     try:
         # Non-blocking, or opening a pipe would wait for its other end.
@@ -39,6 +30,6 @@ def read_report(path: Path) -> Report | None:
     if len(raw) > REPORT_BYTES:
         return None
     try:
-        return Report.model_validate_json(raw)
-    except ValidationError:
+        return parse_report(raw.decode())
+    except (ContractError, UnicodeDecodeError):
         return None
