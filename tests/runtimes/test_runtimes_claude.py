@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
+from runtimes_bench import Agent
 
 from intent_board.runtimes import Outcome
-
-#: conftest.Agent, which importlib mode does not let a test import.
-Agent = Any
 
 CLAUDE = """
     def assistant(name, *blocks, model="m", parent=None, **more):

@@ -5,16 +5,13 @@ from __future__ import annotations
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from runtimes_bench import Agent
 
 from intent_board.runtimes import Outcome, codex
 from intent_board.runtimes.codex import Codex
 from intent_board.runtimes.gate import Gate
-
-#: conftest.Agent, which importlib mode does not let a test import.
-Agent = Any
 
 #: What a run of Codex does, as functions: ask() for the next request, record() its answer.
 CODEX = """

@@ -9,16 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from runtimes_bench import Agent
 
 from intent_board import sandbox
 from intent_board.contracts.builder import InterimReport
 from intent_board.runtimes import Outcome, driver, follow, read_report
-
-#: conftest.Agent, which importlib mode does not let a test import.
-Agent = Any
 
 
 def test_an_answer(agent: Agent) -> None:
@@ -236,9 +233,10 @@ def test_a_full_disk(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
 BIG = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import re, conftest
+import re
 from pathlib import Path
-agent = conftest.Agent(Path(sys.argv[2]))
+from runtimes_bench import Agent
+agent = Agent(Path(sys.argv[2]))
 result = agent.run('''
 line = json.dumps({"type": "text", "text": "x" * 3_000_000}) + "\\\\n"
 for n in range(100):

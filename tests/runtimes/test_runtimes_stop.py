@@ -13,20 +13,22 @@ import pytest
 WORKER = """
 import signal, sys
 sys.path.insert(0, sys.argv[1])
-import conftest
 from pathlib import Path
+from runtimes_bench import Agent
+from intent_board import sandbox
+from intent_board.runtimes import run
 class Stopped(Exception): pass
 def stop(*_):
     raise Stopped
-agent = conftest.Agent(Path(sys.argv[2]))
+agent = Agent(Path(sys.argv[2]))
 agent.mode = sys.argv[3]
 if agent.mode == "when_available":
-    conftest.sandbox.available = lambda: "there is none in this test"
+    sandbox.available = lambda: "there is none in this test"
 order = agent.order("import subprocess; subprocess.run(['setsid', 'sh', '-c', 'sleep 300; :', sys.argv[0]])")
 try:
     signal.signal(signal.SIGTERM, stop)
     print("ready", flush=True)
-    conftest.run(order, on_step=print)
+    run(order, on_step=print)
 except Stopped:
     print("stopped", agent.run_dir.exists(), flush=True)
 """
