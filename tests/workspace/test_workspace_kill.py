@@ -17,6 +17,7 @@ from workspace_bench import Bench, Files, git, make_bench, make_config
 
 from intent_board.boundaries import FILE_VARIABLE, KILL_VARIABLE
 from intent_board.workspace import Moved, Published, Workspace, WorkspaceError
+from intent_board.workspace.git import Git
 
 RUN = Path(__file__).with_name("workspace_run.py")
 
@@ -127,6 +128,43 @@ def test_a_git_that_outlives_its_worker_keeps_the_mirror_to_itself(tmp_path: Pat
     code, commit = finish(bench)
     assert code == 0 and time.monotonic() - begun > 1
     in_order(bench, commit)
+
+
+@pytest.mark.parametrize("pipes", ["", " > /dev/null 2>&1"], ids=["with its pipes", "without them"])
+def test_what_git_leaves_behind_ends_with_it(tmp_path: Path, pipes: str) -> None:
+    """It would hold our locks, and could write after we have said how git ended."""
+    script = f"!(sleep 60; touch {tmp_path}/late){pipes} & echo $! > {tmp_path}/pid; exit 3"
+    begun = time.monotonic()
+    done = Git(None, settings=(("alias.leave", script),)).run("leave", codes=(3,), timeout=30)
+    assert (done.code, done.cut) == (3, False)
+    assert time.monotonic() - begun < 10
+    assert gone(tmp_path / "pid")
+
+
+def test_a_hook_of_the_remote_that_stays_holds_no_lock_of_ours(bench: Bench) -> None:
+    hook = bench.remote / "hooks" / "post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\nsleep 60 > /dev/null 2>&1 < /dev/null &\necho $! > {bench.root}/pid\n")
+    hook.chmod(0o755)
+    tree, base = bench.clone()
+    (tree / "x").write_text("1\n")
+    commit = bench.commit(base).hash
+    assert bench.workspace.publish("code", "main", commit) == Published(commit)
+    assert gone(bench.root / "pid")
+    bench.workspace.fetch("code")
+    assert bench.workspace.tip("code", "main") == commit
+
+
+def gone(file: Path) -> bool:
+    """Whether the process whose number stands there has ended, now or in a moment."""
+    pid = int(file.read_text())
+    for _ in range(40):
+        status = Path(f"/proc/{pid}/stat")
+        if not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    return False
 
 
 def test_two_clones_at_once_are_one_clone(bench: Bench) -> None:

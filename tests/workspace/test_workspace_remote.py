@@ -154,6 +154,27 @@ def test_a_branch_may_become_a_directory_of_branches(bench: Bench) -> None:
     assert bench.workspace.tip("code", "topic/one") == tip
 
 
+@pytest.mark.parametrize("name", [b"line\xe2\x80\xa8end", b"next\xc2\x85line", b"paragraph\xe2\x80\xa9", b"caf\xe9"])
+def test_a_branch_of_any_name_beside_ours_disturbs_nothing(bench: Bench, name: bytes) -> None:
+    """U+2028 and its like end a line for Python and not for git; a name need not be UTF-8 either."""
+    tip = git("rev-parse", "main", cwd=bench.remote)
+    subprocess.run(["git", "update-ref", b"refs/heads/" + name, tip], cwd=bench.remote, check=True)
+    build_and_publish(bench)
+    wrong = Workspace(make_config(bench.root, str(bench.remote), branch="mian"), Files())
+    with pytest.raises(WorkspaceError, match="no branch 'mian'; it has"):
+        wrong.fetch("code")
+
+
+def test_a_default_branch_whose_name_is_no_text_must_be_named_otherwise(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path, branch=None)
+    bench.write({"a": "1\n"})
+    subprocess.run(["git", "branch", "-m", "main", b"caf\xe9"], cwd=bench.remote, check=True)
+    with pytest.raises(WorkspaceError, match="the remote of 'code'"):
+        bench.workspace.fetch("code")
+    with pytest.raises(WorkspaceError, match=r"set repositories\.code\.branch"):
+        bench.workspace.fetch("code")
+
+
 # --- https ---------------------------------------------------------------------------------------------------------
 
 

@@ -199,14 +199,17 @@ def _run(
     try:
         out, error, cut = _collect(process, time.monotonic() + timeout, limit, argv)
     finally:
-        # Also what git started (ssh, a remote helper) ends here; the group is gone already in the good case.
         _end(process)
     return Output(process.returncode, out, error.decode(errors="backslashreplace"), cut)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+    """End git and whatever it started (ssh, a hook of a remote on this host), also when git itself is gone already.
+
+    They hold our locks as long as they live, and could still change something after we have said how it ended.
+    """
+    # Nobody has waited for it yet, so its number is still the group's and nobody else's.
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for stream in (process.stdout, process.stderr):
         if stream is not None:

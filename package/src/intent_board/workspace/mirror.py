@@ -160,8 +160,10 @@ class Mirror:
 
     def branches(self, git: Git) -> dict[str, str]:
         """Every branch of the remote as the last fetch saw it, with its commit."""
-        listing = git.run("for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads").out.decode()
-        return {name: commit for commit, name in (line.split(" ", 1) for line in listing.splitlines())}
+        listing = git.run("for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads").out
+        # A name is any bytes without a blank or a newline; U+2028 and its like are no line ends to git.
+        lines = (line.decode(errors="backslashreplace") for line in listing.split(b"\n") if line)
+        return {name: commit for commit, name in (line.split(" ", 1) for line in lines)}
 
     def tip(self, branch: str) -> str | None:
         """The commit of a branch as the last fetch saw it, None when there is no such branch."""
@@ -198,5 +200,9 @@ class Mirror:
 
 
 def _symref(listing: Output) -> str | None:
+    """The branch that HEAD names, None when there is none or its name is no text, which no file of ours could hold."""
     match = re.match(rb"ref: refs/heads/(\S+)\tHEAD\n", listing.out)
-    return match.group(1).decode() if match else None
+    try:
+        return match.group(1).decode() if match else None
+    except UnicodeDecodeError:
+        return None
