@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intent_board.board import changes
+from intent_board.board.changes import pieces
 from intent_board.cli import asker
 from intent_board.cli.asker import Asker, ThroughSudo, who_asks
 from intent_board.cli.failure import Failure
@@ -36,8 +36,8 @@ def test_a_number_that_no_user_has_is_refused(tmp_path: Path, number: str) -> No
 
 
 def test_a_user_with_the_name_of_the_board_itself_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asker.TRUSTED == changes.TRUSTED
-    monkeypatch.setattr(asker, "_name", lambda uid: changes.TRUSTED)
+    assert asker.TRUSTED == pieces.TRUSTED
+    monkeypatch.setattr(asker, "_name", lambda uid: pieces.TRUSTED)
     for environ in ({}, {"SUDO_UID": str(OTHER.pw_uid)}):
         with pytest.raises(Failure, match="stands for the board itself"):
             who_asks(tmp_path, environ)

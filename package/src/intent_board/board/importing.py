@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from intent_board.board.changes import lane_profile
 from intent_board.board.importfields import Broken, Former, read_card
+from intent_board.board.ladder import lane_profile
 from intent_board.board.model import Attach, Card, CreateCard, Effect, Kind, Phase, Profile, Record, Status
 from intent_board.config import BoardConfig
 from intent_board.contracts.intent import MAX_SUBMITTED_SLUG

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from intent_board.board.model import Card, Profile, Refused, Rung
+from intent_board.config import BoardConfig
+
+
+def lane_profile(config: BoardConfig, lane: str, iterations: int | None = None) -> Profile:
+    """The profile of a lane, with the submitter's iteration limit in place of the lane's where one was asked for."""
+    it = config.lanes[lane]
+    return Profile(it.runtime, it.model, it.reasoning_effort, iterations or it.iteration_limit)
+
+
+def decided(escalation: Sequence[Mapping[str, Any]] | None) -> tuple[Rung, ...] | None:
+    """The ladder that an Operator's answer decided; None where it decided none."""
+    if escalation is None:
+        return None
+    return tuple(Rung(rung["model"], rung["reasoning_effort"], rung["iteration_limit"]) for rung in escalation)
 
 
 def rungs(card: Card) -> tuple[Rung | None, ...]:

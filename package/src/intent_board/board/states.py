@@ -6,11 +6,23 @@ and answers the effects; a pair that is not in the table is refused.  Nobody els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from intent_board.board import changes
+from intent_board.board.changes import (
+    arrival,
+    building,
+    deployment,
+    families,
+    inspection,
+    operator,
+    parking,
+    pieces,
+    publishing,
+    repair,
+    review,
+)
 from intent_board.board.model import Card, Effect, Facts, Kind, Phase, Record, Refused
 
 G, OP, OK = Phase.GEPLANT, Phase.OPERATOR_PRUEFUNG, Phase.OPERATOR_KLAERUNG
@@ -97,8 +109,6 @@ OWNER_ONLY = frozenset(
 #: What the owner or the card's own requester may do.
 REQUESTER = frozenset({E.ANSWER, E.RETRY, E.REPLACE})
 
-Change = Callable[[Card, Facts], list[Effect]]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -108,73 +118,73 @@ class Row:
     event: Event
     to: str
     status: str
-    change: Change
+    change: pieces.Change
 
 
 TABLE: tuple[Row, ...] = (
-    Row((None,), E.SUBMIT_BY_OWNER, "OP", "queued", changes.submit_by_owner),
-    Row((None,), E.SUBMIT_BY_OTHER, "SF", "=", changes.submit_by_other),
-    Row((None,), E.BUILD_BY_HAND, "G", "waiting_for_builder", changes.create_by_hand),
-    Row((SF,), E.ACCEPT, "OP", "queued", changes.to_operator),
-    Row((SF,), E.DECLINE, "A", "cancelled", changes.decline),
-    Row((OP,), E.OPERATOR_DIRECT, "G", "waiting_for_builder", changes.operator_direct),
-    Row((OP,), E.OPERATOR_SPLIT, "WK", "succeeded", changes.operator_split),
-    Row((OP,), E.OPERATOR_NEEDS_HUMAN, "OK", "succeeded", changes.operator_needs_human),
-    Row((OP,), E.OPERATOR_INVALID, "OK", "failed", changes.operator_failed("failed")),
-    Row((OP,), E.OPERATOR_FAILED, "OK", "failed", changes.operator_failed("failed")),
-    Row((OP,), E.OPERATOR_LIMIT, "OK", "limit_reached", changes.operator_failed("limit_reached")),
-    Row((OP,), E.OPERATOR_TIMEOUT, "OK", "timed_out", changes.operator_failed("timed_out")),
-    Row((OK,), E.ANSWER, "OP", "queued", changes.answer_operator),
-    Row((OK,), E.RETRY, "OP", "queued", changes.to_operator),
-    Row((OK, KR, PF), E.REPLACE, "OP", "queued", changes.replan),
-    Row((OK,), E.BUILD_BY_HAND, "G", "waiting_for_builder", changes.build_by_hand),
-    Row((G,), E.READY, "G", "=", changes.ready),
-    Row((G,), E.DISPATCH, "IU", "queued", changes.dispatch),
-    Row((IU, IL), E.BUILT, "IR", "queued", changes.built),
-    Row((IU, IL), E.BUILD_LIMIT, "G, KR", "waiting_for_builder, limit_reached", changes.build_limit),
-    Row((IU, IL), E.BUILD_TIMEOUT, "KR", "timed_out", changes.build_stopped("timed_out")),
-    Row((IU, IL), E.BUILD_NEEDS_INPUT, "KR", "needs_input", changes.needs_input("builder")),
-    Row((IU, IL), E.BUILD_NO_CHANGES, "KR, IR", "no_changes, queued", changes.no_changes),
-    Row((IU, IL), E.BUILD_CHECK_FAILED, "KR", "check_failed", changes.build_stopped("check_failed")),
-    Row((IU, IL), E.BUILD_FAILED, "KR", "failed", changes.build_stopped("failed")),
-    Row((IR,), E.APPROVED, "IR, CF", "queued, succeeded", changes.approved),
-    Row((IR,), E.NEGATIVE, "PF, KR", "succeeded, queued", changes.negative),
-    Row((IR,), E.REVIEW_INVALID, "IR, KR", "queued, failed", changes.review_invalid),
-    Row((CF,), E.RELEASE, "CF", "queued", changes.release),
-    Row((BD,), E.RELEASE, "BD", "=", changes.release_deployment),
-    Row((CF,), E.DISCARD, "A", "cancelled", changes.discard),
-    Row((IR, CF), E.PUBLISHED, "BD", "succeeded", changes.published),
-    Row((IR, CF), E.REBASED, "IR", "queued", changes.rebased),
-    Row((IR, CF), E.PUBLISH_FAILED, "KR", "publish_failed", changes.publish_failed),
-    Row((KR, PF), E.RETRY, "G, IR, BD, WK", "waiting_for_builder, queued, succeeded", changes.retry),
-    Row((KR,), E.ANSWER, "G, KR, WK", "waiting_for_builder, queued, succeeded", changes.answer_worker),
-    Row((KR, PF), E.REPAIR, "KR", "queued", changes.repair),
-    Row((KR,), E.FIX_REPAIRED, "IR", "queued", changes.fix_repaired),
-    Row((KR,), E.FIX_NEEDS_INPUT, "KR", "needs_input", changes.needs_input("fixer")),
-    Row((KR,), E.FIX_NOT_APPLICABLE, "KR", "not_applicable", changes.fix_stopped("not_applicable")),
-    Row((KR,), E.FIX_FAILED, "KR", "failed", changes.fix_stopped("failed")),
-    Row((KR,), E.FIX_LIMIT, "KR", "limit_reached", changes.fix_stopped("limit_reached")),
-    Row((KR,), E.FIX_TIMEOUT, "KR", "timed_out", changes.fix_stopped("timed_out")),
-    Row(ANY_BUT_A, E.INSPECT, "=", "=", changes.inspect),
-    Row(ANY_BUT_A, E.INSPECTED, "=", "=", changes.inspected),
-    Row(ANY_BUT_A, E.ROUTED, "=", "=", changes.routed),
-    Row(ANY_BUT_A, E.INSPECTION_FAILED, "=", "=", changes.nothing),
-    Row((KR, PF, OK), E.REPLAN, "OP", "queued", changes.replan),
-    Row((KR, PF), E.ASK_HUMAN, "KR", "needs_input", changes.needs_input("inspector")),
-    Row((KR,), E.SPLIT, "KR", "=", changes.split),
-    Row((KR,), E.SPLIT_VALID, "WK", "succeeded", changes.split_valid),
-    Row((KR,), E.SPLIT_INVALID, "KR", "=", changes.split_invalid),
-    Row((WK, DB), E.FAMILY_BLOCKED, "DB", "=", changes.family_blocked),
-    Row((DB,), E.FAMILY_CLEARED, "WK", "=", changes.family_cleared),
-    Row((WK,), E.SYNTHESIS_DUE, "WK", "=", changes.synthesis_due),
-    Row((WK,), E.SYNTHESIS_GOOD, "BD", "succeeded", changes.synthesis_good),
-    Row((BD,), E.DEPLOY, "BD", "queued", changes.deploy),
-    Row((BD,), E.DEPLOYED, "D", "succeeded", changes.deployed),
-    Row((BD,), E.DEPLOY_BUSY, "BD", "queued", changes.deploy_busy),
-    Row((BD,), E.DEPLOY_FAILED, "KR", "deploy_failed", changes.deploy_failed),
-    Row(ANY_BUT_A, E.ARCHIVE, "A", "cancelled, =", changes.archive),
-    Row((G, IU, IL, IR, CF, KR, PF, WK, DB), E.FAULT, "KR", "failed", changes.fault),
-    Row((OP, OK), E.FAULT, "OK", "failed", changes.operator_failed("failed")),
+    Row((None,), E.SUBMIT_BY_OWNER, "OP", "queued", arrival.submit_by_owner),
+    Row((None,), E.SUBMIT_BY_OTHER, "SF", "=", arrival.submit_by_other),
+    Row((None,), E.BUILD_BY_HAND, "G", "waiting_for_builder", arrival.create_by_hand),
+    Row((SF,), E.ACCEPT, "OP", "queued", arrival.to_operator),
+    Row((SF,), E.DECLINE, "A", "cancelled", arrival.decline),
+    Row((OP,), E.OPERATOR_DIRECT, "G", "waiting_for_builder", operator.direct),
+    Row((OP,), E.OPERATOR_SPLIT, "WK", "succeeded", operator.split),
+    Row((OP,), E.OPERATOR_NEEDS_HUMAN, "OK", "succeeded", operator.needs_human),
+    Row((OP,), E.OPERATOR_INVALID, "OK", "failed", operator.failed("failed")),
+    Row((OP,), E.OPERATOR_FAILED, "OK", "failed", operator.failed("failed")),
+    Row((OP,), E.OPERATOR_LIMIT, "OK", "limit_reached", operator.failed("limit_reached")),
+    Row((OP,), E.OPERATOR_TIMEOUT, "OK", "timed_out", operator.failed("timed_out")),
+    Row((OK,), E.ANSWER, "OP", "queued", operator.answer),
+    Row((OK,), E.RETRY, "OP", "queued", arrival.to_operator),
+    Row((OK, KR, PF), E.REPLACE, "OP", "queued", operator.replan),
+    Row((OK,), E.BUILD_BY_HAND, "G", "waiting_for_builder", arrival.build_by_hand),
+    Row((G,), E.READY, "G", "=", building.ready),
+    Row((G,), E.DISPATCH, "IU", "queued", building.dispatch),
+    Row((IU, IL), E.BUILT, "IR", "queued", building.built),
+    Row((IU, IL), E.BUILD_LIMIT, "G, KR", "waiting_for_builder, limit_reached", building.limit),
+    Row((IU, IL), E.BUILD_TIMEOUT, "KR", "timed_out", building.stopped("timed_out")),
+    Row((IU, IL), E.BUILD_NEEDS_INPUT, "KR", "needs_input", building.needs_input("builder")),
+    Row((IU, IL), E.BUILD_NO_CHANGES, "KR, IR", "no_changes, queued", building.no_changes),
+    Row((IU, IL), E.BUILD_CHECK_FAILED, "KR", "check_failed", building.stopped("check_failed")),
+    Row((IU, IL), E.BUILD_FAILED, "KR", "failed", building.stopped("failed")),
+    Row((IR,), E.APPROVED, "IR, CF", "queued, succeeded", review.approved),
+    Row((IR,), E.NEGATIVE, "PF, KR", "succeeded, queued", review.negative),
+    Row((IR,), E.REVIEW_INVALID, "IR, KR", "queued, failed", review.invalid),
+    Row((CF,), E.RELEASE, "CF", "queued", publishing.release),
+    Row((BD,), E.RELEASE, "BD", "=", publishing.release_deployment),
+    Row((CF,), E.DISCARD, "A", "cancelled", publishing.discard),
+    Row((IR, CF), E.PUBLISHED, "BD", "succeeded", publishing.published),
+    Row((IR, CF), E.REBASED, "IR", "queued", publishing.rebased),
+    Row((IR, CF), E.PUBLISH_FAILED, "KR", "publish_failed", publishing.failed),
+    Row((KR, PF), E.RETRY, "G, IR, BD, WK", "waiting_for_builder, queued, succeeded", repair.retry),
+    Row((KR,), E.ANSWER, "G, KR, WK", "waiting_for_builder, queued, succeeded", repair.answer_worker),
+    Row((KR, PF), E.REPAIR, "KR", "queued", repair.repair),
+    Row((KR,), E.FIX_REPAIRED, "IR", "queued", repair.repaired),
+    Row((KR,), E.FIX_NEEDS_INPUT, "KR", "needs_input", building.needs_input("fixer")),
+    Row((KR,), E.FIX_NOT_APPLICABLE, "KR", "not_applicable", repair.stopped("not_applicable")),
+    Row((KR,), E.FIX_FAILED, "KR", "failed", repair.stopped("failed")),
+    Row((KR,), E.FIX_LIMIT, "KR", "limit_reached", repair.stopped("limit_reached")),
+    Row((KR,), E.FIX_TIMEOUT, "KR", "timed_out", repair.stopped("timed_out")),
+    Row(ANY_BUT_A, E.INSPECT, "=", "=", inspection.inspect),
+    Row(ANY_BUT_A, E.INSPECTED, "=", "=", inspection.inspected),
+    Row(ANY_BUT_A, E.ROUTED, "=", "=", inspection.routed),
+    Row(ANY_BUT_A, E.INSPECTION_FAILED, "=", "=", pieces.nothing),
+    Row((KR, PF, OK), E.REPLAN, "OP", "queued", operator.replan),
+    Row((KR, PF), E.ASK_HUMAN, "KR", "needs_input", building.needs_input("inspector")),
+    Row((KR,), E.SPLIT, "KR", "=", families.split),
+    Row((KR,), E.SPLIT_VALID, "WK", "succeeded", families.split_valid),
+    Row((KR,), E.SPLIT_INVALID, "KR", "=", families.split_invalid),
+    Row((WK, DB), E.FAMILY_BLOCKED, "DB", "=", families.blocked),
+    Row((DB,), E.FAMILY_CLEARED, "WK", "=", families.cleared),
+    Row((WK,), E.SYNTHESIS_DUE, "WK", "=", families.synthesis_due),
+    Row((WK,), E.SYNTHESIS_GOOD, "BD", "succeeded", families.synthesis_good),
+    Row((BD,), E.DEPLOY, "BD", "queued", deployment.deploy),
+    Row((BD,), E.DEPLOYED, "D", "succeeded", deployment.deployed),
+    Row((BD,), E.DEPLOY_BUSY, "BD", "queued", deployment.busy),
+    Row((BD,), E.DEPLOY_FAILED, "KR", "deploy_failed", deployment.failed),
+    Row(ANY_BUT_A, E.ARCHIVE, "A", "cancelled, =", parking.archive),
+    Row((G, IU, IL, IR, CF, KR, PF, WK, DB), E.FAULT, "KR", "failed", parking.fault),
+    Row((OP, OK), E.FAULT, "OK", "failed", operator.failed("failed")),
 )
 _ROWS = {(phase, row.event): row for row in TABLE for phase in row.phases}
 
@@ -219,9 +229,9 @@ def step(card: Card | None, event: Event, facts: Facts) -> list[Effect]:
     row = _ROWS.get((card.phase if card else None, event))
     if row is None:
         raise Refused(_no_row(card, event))
-    subject = card if card is not None else changes.new_card(facts)
+    subject = card if card is not None else arrival.new_card(facts)
     effects = row.change(subject, facts)
-    audit = {key: value for key, value in facts.data.items() if key not in changes.NOT_FOR_THE_AUDIT}
+    audit = {key: value for key, value in facts.data.items() if key not in pieces.NOT_FOR_THE_AUDIT}
     return [*effects, Record(subject.slug, event, facts.actor, audit)]
 
 
@@ -232,7 +242,7 @@ def events_for(phase: Phase | None) -> Iterator[Event]:
 
 def _allowed(card: Card, event: Event, facts: Facts) -> None:
     owner = facts.config.board.owner
-    if facts.actor in (owner, changes.TRUSTED):
+    if facts.actor in (owner, pieces.TRUSTED):
         return
     if event in OWNER_ONLY:
         raise Refused(f"{card.slug}: only the owner ({owner}) may {event}; {facts.actor} may not")
@@ -243,7 +253,7 @@ def _allowed(card: Card, event: Event, facts: Facts) -> None:
 def _may_create(event: Event, facts: Facts) -> None:
     """Somebody else's card begins where it waits for the owner, whatever a caller says."""
     owner = facts.config.board.owner
-    if event in (E.SUBMIT_BY_OWNER, E.BUILD_BY_HAND) and facts.actor not in (owner, changes.TRUSTED):
+    if event in (E.SUBMIT_BY_OWNER, E.BUILD_BY_HAND) and facts.actor not in (owner, pieces.TRUSTED):
         raise Refused(f"only the owner ({owner}) may {event}; what {facts.actor} hands over waits for the owner's word")
 
 
@@ -254,13 +264,13 @@ def _route(card: Card, event: Event, facts: Facts) -> list[Effect]:
         raise Refused(f"{card.slug}: no recommendation is pending; ask for one with board inspect --route {card.slug}")
     if wanted != route["id"]:
         raise Refused(f"{card.slug}: the pending recommendation is {route['id']}, not {wanted}; look at board show")
-    close = changes.close_route(card, route, "dismissed" if event is E.ROUTE_DISMISS else "applied")
+    close = inspection.close_route(card, route, "dismissed" if event is E.ROUTE_DISMISS else "applied")
     target = _ROUTES[route["recommendation"]] if event is E.ROUTE_APPLY else None
     if target is None:
         return [close, Record(card.slug, event, facts.actor, {"id": wanted})]
     return [
         close,
-        *step(card, target, changes.with_route(facts, route)),
+        *step(card, target, inspection.with_route(facts, route)),
         Record(card.slug, event, facts.actor, {"id": wanted}),
     ]
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from intent_board.board import schedule
-from intent_board.board.changes import deploys
+from intent_board.board.changes.deployment import deploys
 from intent_board.board.model import Card, Family, Job, JobState, Kind, Phase, Snapshot, Status
 
 

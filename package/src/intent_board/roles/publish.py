@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from intent_board.board.changes import needs_no_review
+from intent_board.board.changes.building import needs_no_review
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
 from intent_board.roles import base
