@@ -63,6 +63,20 @@ def test_check_accepts_and_refuses_without_a_store(mine: Bench) -> None:
     assert len(bad.stderr.splitlines()) == 1
 
 
+def test_check_shows_what_the_intents_of_the_children_lack(mine: Bench) -> None:
+    lane = mine.config.lanes["schwer"]
+    profile = {"runtime": lane.runtime, "model": lane.model, "reasoning_effort": lane.reasoning_effort}
+    one = {"slug": "part", "title": "Part", "wave": 1, "blocked_by": [], "recommended_lane": "schwer", **profile}
+    one |= {"write_scope": ["a"], "acceptance_criteria": ["a is there"], "escalation": []}
+    one |= {"intent_markdown": "# Intent: Part\n\n## Goal\nMake a.\n"}
+    text = answer(decision="split", human_action=None, children=[one])
+    shown = run(mine, "operator", "check", "-", "--parent", "greet", "--json", text=text)
+    assert shown.returncode == 0, shown.stderr
+    (child,) = json.loads(shown.stdout)["children"]
+    assert any("uccess" in warning for warning in child["warnings"]), child["warnings"]
+    assert child["write_scope"] == ["a"]
+
+
 def test_check_imports_neither_the_store_nor_git(mine: Bench) -> None:
     code = (
         "import sys; from intent_board.cli.operator import main\n"

@@ -55,9 +55,15 @@ def check(context: click.Context, file: str, parent: str, as_json: bool) -> None
     config = load_config(context)
     decision = parse_decision(read_text(file), parent_slug=parent, config=config)
     if as_json:
-        print_json(asdict(decision))
+        print_json(_document(decision))
     else:
         click.echo(visible(_summary(decision)))
+
+
+def _document(decision: Decision) -> dict[str, Any]:
+    """The decision with what is only made of it: the sections that a child's intent lacks."""
+    children = [asdict(child) | {"warnings": child.warnings} for child in decision.children]
+    return asdict(decision) | {"children": children}
 
 
 def _summary(decision: Decision) -> str:
