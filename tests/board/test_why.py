@@ -6,7 +6,7 @@ import pytest
 
 from intent_board.board.model import Card, Job, JobState, Kind, Phase, Profile, Snapshot, Status, Waiting
 from intent_board.board.why import Outlook, explain
-from intent_board.config import example
+from intent_board.config import example, parse
 
 CONFIG = example()
 
@@ -23,8 +23,19 @@ def why(one: Card, **more: object) -> str:
 @pytest.mark.parametrize("phase", list(Phase))
 @pytest.mark.parametrize("status", list(Status))
 def test_every_phase_and_status_has_a_reason(phase: Phase, status: Status) -> None:
-    text = why(card(phase, status))
-    assert text.strip() and "None" not in text.replace("as None", "")
+    for values in ({}, {"commit": "a" * 40}, {"parent": "family", "kind": Kind.CHILD}, {"lane": "schwer", "line": 3}):
+        text = why(card(phase, status, **values))
+        assert text.strip() and "None" not in text
+
+
+@pytest.mark.parametrize("gate", ["review", "owner", "commit"])
+@pytest.mark.parametrize("phase", [Phase.BEREIT, Phase.DEPLOYED])
+def test_an_imported_card_has_no_commit_and_says_so(phase: Phase, gate: str) -> None:
+    raw = CONFIG.model_dump(mode="json", exclude_none=True)
+    config = parse({**raw, "deploy": {**raw["deploy"], "gate": gate}})
+    text = why(card(phase, Status.SUCCEEDED, reason="imported"), snapshot=Snapshot(config))
+    assert "no commit of it is known. Reason: imported." in text
+    assert "board deploy" not in text and "board release" not in text
 
 
 def test_a_waiting_card_names_what_it_waits_for() -> None:

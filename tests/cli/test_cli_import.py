@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,6 +125,16 @@ class Importer:
 @pytest.fixture
 def importer(board, tmp_path: Path) -> Importer:  # type: ignore[no-untyped-def]
     return Importer(board, tmp_path)
+
+
+def test_what_a_former_board_did_not_know_is_nowhere_shown_as_none(importer: Importer) -> None:
+    slugs = [one["slug"] for one in importer.ok()["cards"]]
+    board = importer.board
+    assert "knows no commit of it" in board.refused("deploy", "in-bereit-fuer-deployment")
+    board.happen("in-bereit-fuer-deployment", "deployed", deployment={"commit": None, "steps": [{"path": None}]})
+    whole = (["list", "--all"], ["log"], ["status", "--once"], ["deployments"])
+    for words in (*whole, *([word, slug] for slug in slugs for word in ("why", "show", "log"))):
+        assert not re.search(r"\b(None|null)\b", board.ok(*words)), words
 
 
 def test_every_card_lands_where_nothing_starts_by_itself(importer: Importer) -> None:

@@ -88,6 +88,22 @@ def test_the_log_tells_who_did_what_in_order(board: Any) -> None:
     assert board.ok("log", "--last", "1").split("  ", 1)[1].startswith("one  archive  by ")
 
 
+def test_the_log_shows_no_empty_value_of_what_an_event_brought(board: Any) -> None:
+    board.submit("one")
+    escalation = [{"model": "m", "reasoning_effort": None, "iteration_limit": 5}]
+    board.work("operator", "operator_direct", lane="leicht", reason="small", escalation=escalation)
+    assert "escalation=[{iteration_limit=5, model=m}], lane" in board.ok("log", "one")
+
+
+def test_show_leaves_out_what_is_empty_however_deep(board: Any) -> None:
+    board.submit("one")
+    board.built("one")
+    report = {"summary": "not yet", "findings": [{"path": None}, [None], None, {"text": "breaks"}], "criteria": None}
+    board.work("review", "negative", commit=HASH, report=report)
+    shown = board.ok("show", "one")
+    assert "- text: breaks" in shown and "None" not in shown
+
+
 def test_show_has_reviews_reports_and_the_raw_answer(board: Any) -> None:
     board.submit("one")
     board.built("one")

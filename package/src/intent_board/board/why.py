@@ -127,6 +127,8 @@ def _blockiert(outlook: Outlook) -> str:
 
 def _bereit(outlook: Outlook) -> str:
     card, config = outlook.card, outlook.snapshot.config
+    if card.commit is None:
+        return f"Done, and not deployed from here, since no commit of it is known. {_reason(card)}".strip()
     if not deploys(card, config):
         whose = f"its deployment comes with {card.parent}" if card.parent else "its repository is not deployed"
         return f"Done: reviewed and published as {card.commit}; {whose}."
@@ -135,6 +137,13 @@ def _bereit(outlook: Outlook) -> str:
     if outlook.job is not None and outlook.job.role == "deploy" and outlook.job.state is not JobState.DONE:
         return _job(outlook, f"Published as {card.commit}; its deployment to {config.deploy.host} is under way")
     return f"Published as {card.commit}; deployment is not automatic: board deploy {card.slug}."
+
+
+def _deployed(outlook: Outlook) -> str:
+    card = outlook.card
+    if card.commit is None:
+        return f"Deployed, and no commit of it is known. {_reason(card)}".strip()
+    return f"Deployed as {card.commit}."
 
 
 _PHASES: Mapping[Phase, Callable[[Outlook], str]] = {
@@ -157,6 +166,6 @@ _PHASES: Mapping[Phase, Callable[[Outlook], str]] = {
     Phase.WARTET_AUF_KINDER: _kinder,
     Phase.DURCH_KINDER_BLOCKIERT: _blockiert,
     Phase.BEREIT: _bereit,
-    Phase.DEPLOYED: lambda it: f"Deployed as {it.card.commit}.",
+    Phase.DEPLOYED: _deployed,
     Phase.ARCHIVIERT: lambda it: f"Archived, which is final. {_reason(it.card)}".strip(),
 }

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from intent_board.store.values import AuditLine, CardLine, JobLine
 
 
+#: What is left out where people read; --json has it.
+EMPTY: tuple[Any, ...] = (None, "", [], {})
+
+
 @click.command("list", epilog=example("board list", "board list --phase klaerung_reparatur", "board list --all --json"))
 @click.option("--all", "everything", is_flag=True, help="Archived and deployed cards too.")
 @click.option("--phase", "phases", multiple=True, help="Only cards in this phase; repeatable.")
@@ -111,14 +115,23 @@ def log(context: click.Context, slug: str | None, last: int | None, as_json: boo
 
 
 def _audit_line(line: AuditLine, *, with_slug: bool) -> str:
-    data = ", ".join(f"{key}={_short(value)}" for key, value in line.data.items() if value not in (None, "", [], {}))
+    data = ", ".join(f"{key}={_short(value)}" for key, value in line.data.items() if value not in EMPTY)
     where = f"{line.slug}  " if with_slug and line.slug else ""
     return f"{stamp(line.at)}  {where}{line.event}  by {line.actor}" + (f"  {data}" if data else "")
 
 
 def _short(value: Any) -> str:
-    text = " ".join(str(value).split())
+    text = " ".join(_words(value).split())
     return text if len(text) <= 160 else text[:157] + "..."
+
+
+def _words(value: Any) -> str:
+    """A JSON value within a line; what is empty is left out."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}={_words(item)}" for key, item in value.items() if item not in EMPTY) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_words(item) for item in value if item not in EMPTY) + "]"
+    return str(value)
 
 
 @click.command(epilog=example("board show backup", "board show backup --intent", "board show backup --raw operator"))
@@ -224,14 +237,14 @@ def _lines(value: Any) -> Iterable[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _entry("-", item)
-    else:
+    elif value is not None:
         yield from str(value).splitlines() or [""]
 
 
 def _entry(head: str, item: Any) -> Iterable[str]:
-    if item in (None, "", [], {}):
+    lines = [] if item in EMPTY else list(_lines(item))
+    if not lines:
         return
-    lines = list(_lines(item))
     if len(lines) == 1 and not isinstance(item, dict | list):
         yield f"{head} {lines[0]}"
     elif head == "-":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from intent_board.board.changes.building import needs_no_review
+from intent_board.board.changes.pieces import commit_of
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
 from intent_board.roles import base
@@ -39,7 +40,7 @@ def _not_publishable(claim: Claim, context: Context) -> str | None:
     """Reviewed = published: one clause why this commit may not go out, or None."""
     commit, card = claim.job.snapshot["commit"], claim.card
     if commit != card.commit:
-        return f"the job is for {commit}, but the card's commit is {card.commit}"
+        return f"the job is for {commit}, but {commit_of(card)}"
     if card.reviewed != commit and not needs_no_review(card, context.config):
         return f"{commit} has no positive review"
     return None

@@ -48,7 +48,7 @@ def deploy(card: Card, facts: Facts) -> list[Effect]:
         name = card.repository
         raise Refused(f"{what}, because its repository is not; see deploy.repository and repositories.{name}.deploy")
     if card.commit is None:
-        raise Refused(f"{card.slug}: was imported, and this board knows no commit of it; deploy it by hand")
+        raise Refused(unknown_commit(card))
     if facts.config.deploy.gate == "owner" and card.released != card.commit:
         raise Refused(f"{card.slug}: gate owner wants a release first; board release {card.slug}")
     return [
@@ -56,6 +56,11 @@ def deploy(card: Card, facts: Facts) -> list[Effect]:
         update(card, status=Status.QUEUED),
         next_job(card, "deploy", "deploy", {"commit": card.commit}),
     ]
+
+
+def unknown_commit(card: Card) -> str:
+    """Why a card that was ready on a former board is not deployed by this one."""
+    return f"{card.slug}: was imported, and this board knows no commit of it; deploy it by hand"
 
 
 def deployed(card: Card, facts: Facts) -> list[Effect]:

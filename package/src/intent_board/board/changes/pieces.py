@@ -103,8 +103,13 @@ def same_commit(card: Card, facts: Facts) -> str:
     """The commit of the answer, which must be the card's present one.  Raises Refused."""
     commit = str(facts.data["commit"])
     if commit != card.commit:
-        raise Refused(f"{card.slug}: the answer is about {commit}, but the card's commit is {card.commit}")
+        raise Refused(f"{card.slug}: the answer is about {commit}, but {commit_of(card)}")
     return commit
+
+
+def commit_of(card: Card) -> str:
+    """The card's commit for a sentence; there is none before the first build and after a fresh start."""
+    return f"the card's commit is {card.commit}" if card.commit else "the card has no commit"
 
 
 def nothing(card: Card, facts: Facts) -> list[Effect]:

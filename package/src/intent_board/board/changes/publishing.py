@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intent_board.board.changes.building import needs_no_review
-from intent_board.board.changes.deployment import deploy_jobs, deploys
+from intent_board.board.changes.deployment import deploy_jobs, deploys, unknown_commit
 from intent_board.board.changes.pieces import (
     attach,
     card_snapshot,
+    commit_of,
     job_snapshot,
     next_job,
     publish_job,
@@ -40,6 +41,8 @@ def release_deployment(card: Card, facts: Facts) -> list[Effect]:
     """Gate `owner`: the owner's word on the published hash, without which it is not deployed."""
     if facts.config.deploy.gate != "owner" or not deploys(card, facts.config):
         raise Refused(f"{card.slug}: no release is wanted for it in phase {card.phase}")
+    if card.commit is None:
+        raise Refused(unknown_commit(card))
     if card.released == card.commit:
         raise Refused(f"{card.slug}: {card.commit} is released already")
     released = replace(card, released=card.commit)
@@ -73,7 +76,7 @@ def published(card: Card, facts: Facts) -> list[Effect]:
 def rebased(card: Card, facts: Facts) -> list[Effect]:
     """A rebase is a new commit and needs a new review; a release survives when the patch is the same."""
     if facts.data.get("old") != card.commit:
-        raise Refused(f"{card.slug}: the rebase is of {facts.data.get('old')}, but the commit is {card.commit}")
+        raise Refused(f"{card.slug}: the rebase is of {facts.data.get('old')}, but {commit_of(card)}")
     if card.publish_rounds >= facts.config.scheduler.publish_rounds:
         reason = "the branch moved again and again; the publish rounds are used up"
         return failed(card, with_reason(facts, reason))
@@ -92,7 +95,7 @@ def rebased(card: Card, facts: Facts) -> list[Effect]:
 def failed(card: Card, facts: Facts) -> list[Effect]:
     ordered = facts.job.snapshot.get("commit") if facts.job and facts.job.role == "publish" else card.commit
     if ordered != card.commit:
-        raise Refused(f"{card.slug}: the job was to publish {ordered}, but the card's commit is {card.commit} by now")
+        raise Refused(f"{card.slug}: the job was to publish {ordered}, but {commit_of(card)} by now")
     reason = reason_of(facts, "it could not be published")
     return [
         *attach(card, facts, "findings", "findings"),
