@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from intent_board.board.model import Card, Job, JobState, Kind, Phase, Profile, Snapshot, Status, Waiting
-from intent_board.board.why import Outlook, explain
+from intent_board.board.why import Inspection, Outlook, explain
 from intent_board.config import example, parse
 
 CONFIG = example()
@@ -77,6 +79,22 @@ def test_a_pending_route_is_shown_with_its_id() -> None:
     route = {"id": 12, "recommendation": "repair"}
     text = why(card(Phase.PLANUNG_MIT_FEEDBACK), route=route)
     assert "board route apply sitemap 12" in text
+
+
+def test_an_inspection_is_told_beside_the_phase() -> None:
+    queued = Job(5, "sitemap", "inspector", "inspect", 1, 1, JobState.QUEUED, 0, {"task": "implementation_status"})
+    parked = card(Phase.KLAERUNG_REPARATUR, Status.FAILED, reason="broke")
+    text = why(parked, inspection=Inspection(queued))
+    assert "Parked as failed" in text and "An Inspector looks at it: job 5 waits in queue inspect" in text
+    done = replace(queued, state=JobState.DONE)
+    found = {"implementation": "partial", "summary": "Half\nof it", "open_points": ["the rest"]}
+    text = why(parked, inspection=Inspection(done, 1e9, found))
+    assert "The inspection of 2001-09-09 01:46:40 UTC says: partial. Half of it. Open points: 1." in text
+    text = why(parked, inspection=Inspection(done, 1e12, failure="x" * 5000))
+    assert "failed: xxx" in text and len(text) < 1000 and "Way out: board inspect sitemap." in text
+    routed = replace(done, snapshot={"task": "route_next"})
+    assert "board inspect --route sitemap" in why(parked, inspection=Inspection(routed, failure="refused"))
+    assert why(parked, inspection=Inspection(routed)) == why(parked)
 
 
 def test_a_parked_parent_names_only_ways_that_are_open_to_it() -> None:

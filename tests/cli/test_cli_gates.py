@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -159,6 +160,33 @@ def test_a_recommendation_is_applied_by_its_id_and_once(board: Any) -> None:
     board.ok("route", "apply", "own", str(newer))
     assert board.card("own").phase == "geplant"
     assert "no recommendation is pending" in board.refused("route", "apply", "own", str(newer))
+
+
+def test_an_inspection_says_where_its_end_is_told_and_why_tells_it(board: Any) -> None:
+    board.submit("own")
+    said = board.ok("inspect", "own")
+    assert said.splitlines() == [
+        "own: operator_pruefung (queued)",
+        "An Inspector looks at it; board why own says what comes of it.",
+    ]
+    assert "An Inspector looks at it: job 2 waits" in board.ok("why", "own")
+    assert "The Operator looks at it: job 1 waits" in board.ok("why", "own")
+    board.work("inspect", "inspection_failed", task="implementation_status", reason="the answer was refused: no block")
+    for word in ("why", "show"):
+        assert "failed: the answer was refused: no block. Way out: board inspect own." in board.ok(word, "own")
+    board.ok("inspect", "own")
+    board.work("inspect", "inspected", evidence={"implementation": "complete", "summary": "It is all there"})
+    for word in ("why", "show"):
+        text = board.ok(word, "own")
+        assert "says: complete. It is all there. board show own has all of it." in text and " failed: " not in text
+    assert "looks at it" not in json.dumps(board.json("inspect", "own"))
+
+
+def test_a_cancelled_inspection_is_no_last_one(board: Any) -> None:
+    board.submit("own")
+    board.ok("inspect", "own")
+    board.ok("archive", "own")
+    assert "nspect" not in board.ok("why", "own")
 
 
 def test_resume_of_a_runtime_that_is_not_paused_says_so(board: Any) -> None:

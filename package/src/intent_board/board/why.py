@@ -11,16 +11,36 @@ from intent_board.board import schedule
 from intent_board.board.changes.deployment import deploys
 from intent_board.board.model import Card, Family, Job, JobState, Kind, Phase, Snapshot, Status
 
+#: Of an Inspector's words here, so that they do not hide the rest; the whole of them is kept beside the card.
+MOST_WORDS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The newest look of an Inspector: its job, and once that is done, when it ended and what came of it.
+
+    `found` is the kept inspection; without one `failure` is the reason, "" after a recommendation.
+    """
+
+    job: Job
+    ended: float | None = None
+    found: Mapping[str, Any] | None = None
+    failure: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What `explain` looks at: the card, its present job, the tick's snapshot, its family, a pending route."""
+    """What `explain` looks at: the card, its present job, the tick's snapshot, its family, a pending route.
+
+    `job` is what the card's phase waits for; an Inspector's look is beside it, in `inspection`.
+    """
 
     card: Card
     snapshot: Snapshot
     job: Job | None = None
     family: Family | None = None
     route: Mapping[str, Any] | None = None
+    inspection: Inspection | None = None
 
 
 def explain(outlook: Outlook) -> str:
@@ -36,25 +56,63 @@ def explain(outlook: Outlook) -> str:
             f"The Inspector recommends {route['recommendation']} (id {route['id']}): "
             f"board route apply {card.slug} {route['id']}, or dismiss."
         )
+    if outlook.inspection is not None:
+        lines += _inspected(outlook, outlook.inspection)
     lines += [f"Note: {warning}" for warning in card.warnings]
     return "\n".join(lines)
+
+
+def _inspected(outlook: Outlook, last: Inspection) -> list[str]:
+    slug, job = outlook.card.slug, last.job
+    if job.state in (JobState.QUEUED, JobState.RUNNING):
+        return [_under_way(outlook, job, "An Inspector looks at it")]
+    when = f" of {_time(last.ended)}" if last.ended is not None else ""
+    if last.found is not None:
+        said = _shortened(str(last.found.get("summary") or ""))
+        open_points = len(last.found.get("open_points") or ())
+        more = f" Open points: {open_points}." if open_points else ""
+        verdict = last.found.get("implementation")
+        return [f"The inspection{when} says: {verdict}. {said}{more} board show {slug} has all of it."]
+    if last.failure:
+        again = "board inspect --route" if job.snapshot.get("task") == "route_next" else "board inspect"
+        return [f"The inspection{when} failed: {_shortened(last.failure)} Way out: {again} {slug}."]
+    return []
+
+
+def _shortened(text: str) -> str:
+    """A model's words as one line that ends as a sentence does, cut where it would hide the rest."""
+    line = " ".join(text.split())
+    line = line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS]}..."
+    return line if line.endswith((".", "!", "?")) or not line else f"{line}."
 
 
 def _job(outlook: Outlook, what: str) -> str:
     card, job = outlook.card, outlook.job
     if job is None or job.state in (JobState.DONE, JobState.CANCELLED):
         return f"{what}: no job is under way; the next tick of the scheduler looks again. {_reason(card)}".strip()
+    text = _under_way(outlook, job, what)
+    return text if job.state is JobState.RUNNING else f"{text} {_reason(card)}".strip()
+
+
+def _under_way(outlook: Outlook, job: Job, what: str) -> str:
     profile = job.snapshot.get("profile") or {}
     limit = f" of {profile['iteration_limit']}" if profile.get("iteration_limit") else ""
     if job.state is JobState.RUNNING:
         return f"{what}: job {job.id} runs, attempt {job.attempt}, {job.used_iterations}{limit} iterations used."
     text = f"{what}: job {job.id} waits in queue {job.queue} for a free worker"
     if job.not_before:
-        text += f", not before {datetime.fromtimestamp(job.not_before, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        text += f", not before {_time(job.not_before)}"
     runtime = profile.get("runtime")
     if runtime in outlook.snapshot.paused_runtimes:
         text += f"; runtime {runtime} is paused, its credentials were refused: mend them, then board resume {runtime}"
-    return f"{text}. {_reason(card)}".strip()
+    return f"{text}."
+
+
+def _time(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:.0f} s"  # a clock that was wrong when this was written
 
 
 def _reason(card: Card) -> str:

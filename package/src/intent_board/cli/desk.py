@@ -15,6 +15,7 @@ from intent_board.cli.context import config_path, load_config
 from intent_board.cli.failure import Failure
 
 if TYPE_CHECKING:
+    from intent_board.board.why import Inspection
     from intent_board.config import BoardConfig
     from intent_board.store import Store
 
@@ -36,7 +37,26 @@ class Desk:
         store, card = self.store, self.store.card(slug)
         snapshot = store.snapshot()
         family = next((family for family in snapshot.families if family.parent == slug), None)
-        return explain(Outlook(card, snapshot, store.present_job(slug), family, store.pending_route(slug)))
+        job = store.present_job(slug)
+        ours = None if job is not None and job.role == "inspector" else job
+        return explain(Outlook(card, snapshot, ours, family, store.pending_route(slug), self._inspection(slug)))
+
+    def _inspection(self, slug: str) -> Inspection | None:
+        """The newest inspection of a card that was not cancelled."""
+        from intent_board.board.model import JobState
+        from intent_board.board.why import Inspection
+
+        jobs = [line for line in self.store.jobs(slug) if line.job.role == "inspector"]
+        last = next((line for line in reversed(jobs) if line.job.state is not JobState.CANCELLED), None)
+        if last is None:
+            return None
+        kept = self.store.attachments(slug, "inspection")
+        found = next((one.data for one in kept if one.job_id == last.job.id), None)
+        if found is not None or last.outcome == "routed":
+            return Inspection(last.job, last.finished_at, found)
+        # A refused answer's reason and a lost run's are in the audit alone.
+        failed = [line.data for line in self.store.events(slug) if line.event == "inspection_failed"]
+        return Inspection(last.job, last.finished_at, failure=str(failed[-1].get("reason") or "") if failed else "")
 
     def require_owner(self, what: str) -> None:
         """Raise Failure unless the asker is the board's owner; `what` completes the sentence."""

@@ -154,6 +154,8 @@ def split(context: click.Context, slug: str, as_json: bool) -> None:
 def inspect(context: click.Context, slug: str, route: bool, as_json: bool) -> None:
     """Let an Inspector look, read-only: what is really implemented, or what should happen next."""
     _once(context, slug, "inspect", as_json, task="route_next" if route else "implementation_status")
+    if not as_json:
+        click.echo(visible(f"An Inspector looks at it; board why {slug} says what comes of it."))
 
 
 @click.command(epilog=example("board deploy backup"))
