@@ -76,18 +76,31 @@ exit ${CODE:-0}
 SYSTEMD_RUN = """#!/bin/sh
 export MACHINE={root}
 while :; do
-  case $1 in -E) shift 2;; -*) shift;; *) break;; esac
+  case $1 in
+  -E) shift 2;;
+  --unit=*) unit={root}/units/${{1#--unit=}}.service; shift;;
+  -*) shift;;
+  *) break;;
+  esac
 done
+[ ! -e "$unit" ] || {{
+  echo "Failed to start transient service unit: Unit ${{unit##*/}} was already loaded or has a fragment file." >&2
+  exit 1
+}}
 exec "$@"
 """
 
+#: A file in `units` is a transient unit that an earlier run left, with its state: `active` until it is stopped, then
+#: `failed` until it is reset.
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >> {root}/systemctl-calls
+unit={root}/units/$2
 case $1 in
 list-units) for unit in $(tr -d , < {root}/failed); do echo "$unit loaded failed failed A unit"; done;;
 show) cat {root}/switch-unit;;
-stop) echo inactive > {root}/switch-unit;;
-reset-failed) echo inactive > {root}/switch-unit;;
+stop) [ ! -e "$unit" ] || echo failed > "$unit"; $0 idle "$2";;
+reset-failed) ! grep -qs failed "$unit" || rm "$unit"; $0 idle "$2";;
+idle) [ "$2" != nixos-rebuild-switch-to-configuration.service ] || echo inactive > {root}/switch-unit;;
 esac
 """
 
@@ -196,7 +209,7 @@ class Machine:
 
     def make(self) -> None:
         """An installed host that runs a system of no known commit, and a remote with one commit."""
-        for name in ("bin", "run", "profiles", "etc/intent-board", "deploy", "build", "remote"):
+        for name in ("bin", "run", "profiles", "etc/intent-board", "deploy", "build", "remote", "units"):
             (self.root / name).mkdir(parents=True)
         os.chown(self.root / "build", BUILDER.uid, 0)
         (self.root / "build").chmod(0o750)

@@ -165,6 +165,54 @@ def test_a_switch_that_takes_too_long_is_ended_and_undone(machine: Machine, boar
     assert stopped in (machine.root / "systemctl-calls").read_text().splitlines()
 
 
+@pytest.mark.parametrize(
+    ("unit", "state"),
+    [
+        ("nixos-rebuild-switch-to-configuration", "failed"),
+        ("intent-board-dry-activation", "failed"),
+        ("intent-board-dry-activation", "active"),
+    ],
+)
+def test_a_unit_that_an_earlier_run_left_behind_blocks_no_deployment(
+    machine: Machine, board: FakeBoard, unit: str, state: str
+) -> None:
+    (machine.root / f"units/{unit}.service").write_text(f"{state}\n")
+    if not unit.startswith("intent-board"):
+        (machine.root / "switch-unit").write_text(f"{state}\n")
+    board.card("card", machine.commit())
+    report = deploy(machine)
+    assert report.outcome is Outcome.DEPLOYED, report
+
+
+@pytest.mark.parametrize("rollback", [True, False])
+def test_an_activation_that_outlives_whoever_waited_for_it_is_waited_for(
+    machine: Machine, board: FakeBoard, rollback: bool
+) -> None:
+    """systemd-run is ended while the unit that it started goes on and switches the host later."""
+    good, root = machine.current, machine.root
+    machine.configure(rollback=rollback)
+    (root / "bin/systemd-run").rename(root / "bin/systemd-run-real")
+    machine.script("later", f'#!/bin/sh\nsleep 1.5\nsystemd-run-real "$@"\necho inactive > {root}/switch-unit\n')
+    machine.script(
+        "systemd-run",
+        f"""#!/bin/sh
+for action; do :; done
+if [ "$action" = switch ] && mkdir {root}/lost; then
+  echo active > {root}/switch-unit
+  setsid later "$@" > /dev/null 2>&1 &
+  kill -9 $$
+fi
+exec systemd-run-real "$@"
+""",
+    )
+    board.card("card", machine.commit())
+    report = deploy(machine)
+    assert (root / "switch-unit").read_text() == "inactive\n", "the host was judged while it was being switched"
+    new = last(machine)["build"]["path"]
+    assert report.outcome is (Outcome.ROLLED_BACK if rollback else Outcome.FAILED), report
+    assert machine.current == machine.profile == (good if rollback else new)
+
+
 def test_an_older_nixos_rebuild_is_replaced_by_its_steps(machine: Machine, board: FakeBoard) -> None:
     words = "nixos-rebuild: error: unrecognized arguments: --no-reexec --store-path"
     machine.script("nixos-rebuild", f"#!/bin/sh\necho '{words}' >&2; exit 2\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -81,6 +82,8 @@ def test_a_program_of_another_user_gets_no_groups_no_capabilities_and_no_new_pri
 
 def test_the_switch_is_pinned_to_the_built_path(fp: FakeProcess, host: Host, tmp_path: Path) -> None:
     fp.register(["nixos-rebuild", "switch", "--no-reexec", "--store-path", SYSTEM], returncode=4)
+    unit = f"{switch.SWITCH_UNIT}.service"
+    fp.register(["systemctl", "show", "--property=ActiveState", "--value", unit], stdout="inactive\n")
     done = switch.Switch(host, tmp_path / "log", 60.0).rebuild(SYSTEM)
     assert (done.exit_code, done.ok) == (4, False)
 
@@ -101,6 +104,8 @@ def test_the_documented_steps_are_pinned_too(fp: FakeProcess, host: Host, tmp_pa
     ]
     for argv in expected:
         fp.register(argv)
+    for word in ("stop", "reset-failed"):
+        fp.register(["systemctl", word, "intent-board-dry-activation.service"])
     steps = switch.Switch(host, tmp_path / "log", 60.0)
     done = [
         steps.dry(SYSTEM), steps.set_profile(SYSTEM), steps.activate(SYSTEM), steps.switch_generation(41),
@@ -235,8 +240,34 @@ def test_when_the_time_is_over_the_whole_group_ends(host: Host, tmp_path: Path) 
     assert not _lives(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.parametrize("pipes", ["", "> /dev/null 2>&1"], ids=["with its pipes", "without them"])
+def test_what_a_program_leaves_behind_ends_with_it(host: Host, tmp_path: Path, pipes: str) -> None:
+    argv = script(tmp_path / "leaves", f"sleep 300 {pipes} & echo $! > {tmp_path}/pid; echo done; exit 3")
+    done = run.run(argv, host, timeout=30.0)
+    assert (done.exit_code, done.answer, done.timed_out) == (3, "done\n", False)
+    assert done.seconds < 3
+    assert not _lives(int((tmp_path / "pid").read_text()))
+
+
+def test_an_answer_is_not_lost_to_somebody_who_holds_its_pipe(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon in a session of its own is in no group of ours; its end is that of the deployer's unit."""
+    monkeypatch.setattr(run, "LINGER_SECONDS", 0.5)
+    argv = script(tmp_path / "daemon", f"setsid sleep 300 & echo $! > {tmp_path}/pid; echo done; echo why >&2")
+    try:
+        done = run.run(argv, host, timeout=30.0)
+        assert (done.exit_code, done.answer, done.log) == (0, "done\n", "why\n")
+        assert done.seconds < 5
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run as another user")
-def test_when_the_time_is_over_another_users_group_ends_too(host: Host, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("last", "timed_out"), [("wait", True), ("exit 0", False)])
+def test_whatever_another_users_program_started_ends_too(
+    host: Host, tmp_path: Path, last: str, timed_out: bool
+) -> None:
     """Root without CAP_KILL can signal no other user's process; the ending child becomes that user."""
     pid_file = tmp_path / "pid"
     pid_file.touch()
@@ -246,12 +277,21 @@ def test_when_the_time_is_over_another_users_group_ends_too(host: Host, tmp_path
     code = (
         "import sys; from pathlib import Path; from intent_board.deploy import run; "
         "from intent_board.deploy.host import Account, Host; "
-        f"done = run.run(['sh', '-c', 'sleep 300 & echo $! > {pid_file}; wait'], Host(), timeout=1.0, "
-        "account=Account('x', 64203, 64203)); sys.exit(0 if done.timed_out else 1)"
+        f"done = run.run(['sh', '-c', 'sleep 300 & echo $! > {pid_file}; {last}'], Host(), timeout=3.0, "
+        f"account=Account('x', 64203, 64203)); sys.exit(0 if done.timed_out is {timed_out} else 1)"
     )
     drop = ["setpriv", "--bounding-set=-all,+setuid,+setgid", "--inh-caps=-all", "--"]
     subprocess.run([*drop, sys.executable, "-c", code], check=True, timeout=30)
     assert not _lives(int(pid_file.read_text()))
+
+
+def test_no_process_but_a_child_is_ever_signalled(fp: FakeProcess, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in has the number of somebody else's process, at worst 1: its "group" would be everybody."""
+    signalled: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: signalled.append(group))
+    fp.register(["program"], stdout="done\n")
+    assert run.run(["program"], host, timeout=5.0).answer == "done\n"
+    assert signalled == []
 
 
 def _lives(pid: int) -> bool:

@@ -399,6 +399,15 @@ def _ended(pidfd: int, seconds: float) -> bool:
     return bool(waiting.poll(max(0, int(seconds * 1000))))
 
 
+def is_child(pid: int) -> bool:
+    """Whether this process is our child that nobody has waited for: only then its number surely is its own."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _children() -> dict[int, set[int]]:
     """The processes of this host, by parent."""
     children: dict[int, set[int]] = {}

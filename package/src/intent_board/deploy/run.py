@@ -13,10 +13,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
 from intent_board.deploy.host import Account, Host
+from intent_board.sandbox import is_child
 
 #: How much of a program's output is kept.
 TAIL_BYTES = 16 * 1024
@@ -26,6 +28,8 @@ ANSWER_BYTES = 8 * 1024 * 1024
 LOG_BYTES = 16 * 1024 * 1024
 #: How much of that end goes on.
 LOG_TAIL_BYTES = 1024 * 1024
+#: How long the pipes of a program that ended are read when somebody else still holds them.
+LINGER_SECONDS = 5.0
 #: What a shell answers for a program that does not exist.
 NOT_FOUND = 127
 _CHUNK = 64 * 1024
@@ -123,9 +127,11 @@ def run(
     finally:
         if output is not None:
             output.close()
+    ours = is_child(process.pid)
     readers = _Readers(process, stdin)
     timed_out = not _wait(process, timeout, log_file)
-    if timed_out:
+    # What it started may go on when it is over itself: it would hold the pipes, and act after it was judged.
+    if ours and (timed_out or _anybody_left(process.pid)):
         end_group(process.pid, account)
         process.wait()
     answer, log, cut = readers.finish()
@@ -152,6 +158,16 @@ def end_group(group: int, account: Account | None) -> None:
     os.waitpid(child, 0)
     # setpriv itself may not have changed its user yet; then it still is root's to end.
     _kill(group)
+
+
+def _anybody_left(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True
 
 
 def _kill(group: int) -> None:
@@ -215,14 +231,14 @@ class _Readers:
         for thread in self._threads:
             thread.start()
 
-    def _read_answer(self, stream: IO[bytes]) -> None:
-        while chunk := stream.read(_CHUNK):
+    def _read_answer(self, stream: BufferedReader) -> None:
+        while chunk := stream.read1(_CHUNK):
             room = ANSWER_BYTES - len(self._answer)
             self._answer += chunk[:room]
             self._cut = self._cut or len(chunk) > room
 
-    def _read_log(self, stream: IO[bytes]) -> None:
-        while chunk := stream.read(_CHUNK):
+    def _read_log(self, stream: BufferedReader) -> None:
+        while chunk := stream.read1(_CHUNK):
             self._log += chunk
             del self._log[:-TAIL_BYTES]
 
@@ -235,6 +251,7 @@ class _Readers:
 
     def finish(self) -> tuple[str, str, bool]:
         # A grandchild that left the group may hold a pipe open for ever; what was read by then is what there is.
+        deadline = time.monotonic() + LINGER_SECONDS
         for thread in self._threads:
-            thread.join(5.0)
+            thread.join(max(deadline - time.monotonic(), 0.0))
         return self._answer.decode(errors="replace"), self._log.decode(errors="replace"), self._cut

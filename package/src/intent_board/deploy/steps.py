@@ -22,6 +22,7 @@ from intent_board.deploy.switch import (
     meaning,
     parse_dry,
     parse_failed,
+    wait_or_go_on,
     wait_until_free,
 )
 from intent_board.deploy.systemd import stop_activation
@@ -214,14 +215,6 @@ class Deployment:
 
     def end(self, outcome: Outcome, sentence: str) -> Report:
         return close(self.config, self.host, self.record, self.slug, outcome, sentence)
-
-
-def wait_or_go_on(host: Host) -> None:
-    """Wait for somebody else's switch, but not for ever: what follows looks at the host itself."""
-    try:
-        wait_until_free(host)
-    except DeployRefused:
-        return
 
 
 def _claims(before: Seen, done: Done | None, output: str) -> tuple[list[str], list[str]]:

@@ -95,6 +95,9 @@ class Switch:
 
     def dry(self, path: str) -> Done:
         """What the activation would do; changes nothing."""
+        # Nobody but a deployer runs this unit, so what an earlier one left of it is nobody's and stands in the way.
+        stop_activation(self._host, _DRY_UNIT)
+        clear_activation(self._host, _DRY_UNIT)
         return self._change(transient(path, "dry-activate", _DRY_UNIT), _DRY_UNIT)
 
     def rebuild(self, path: str) -> Done:
@@ -121,6 +124,9 @@ class Switch:
         if done.timed_out and unit is not None:
             # The activation lives in a unit of its own, which outlived the program that waited for it.
             stop_activation(self._host, unit)
+        elif unit == SWITCH_UNIT and not done.ok and done.exit_code != LOCK_BUSY:
+            # The program that waited for it may have died of something else, and the activation then goes on.
+            wait_or_go_on(self._host, self._timeout)
         return done
 
 
@@ -136,6 +142,14 @@ def wait_until_free(host: Host, seconds: float | None = None) -> float:
             raise DeployRefused(f"this host is being switched by somebody else ({busy}); wait for its end", later=True)
         time.sleep(host.poll_seconds)
     return time.monotonic() - started
+
+
+def wait_or_go_on(host: Host, seconds: float | None = None) -> None:
+    """Wait for a switch that goes on, but not for ever: whoever asks looks at the host afterwards."""
+    try:
+        wait_until_free(host, seconds)
+    except DeployRefused:
+        return
 
 
 def _busy(host: Host) -> str | None:

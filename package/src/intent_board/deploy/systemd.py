@@ -34,9 +34,9 @@ def stop_activation(host: Host, unit: str = SWITCH_UNIT) -> None:
     run(["systemctl", "stop", f"{unit}.service"], host, timeout=_SECONDS)
 
 
-def clear_activation(host: Host) -> None:
+def clear_activation(host: Host, unit: str = SWITCH_UNIT) -> None:
     """Forget an activation that failed and that nobody collected: it would keep the next one from starting."""
-    run(["systemctl", "reset-failed", f"{SWITCH_UNIT}.service"], host, timeout=_SECONDS)
+    run(["systemctl", "reset-failed", f"{unit}.service"], host, timeout=_SECONDS)
 
 
 def _ask(host: Host, *words: str) -> Done:

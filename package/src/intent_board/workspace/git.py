@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from intent_board.sandbox import is_child
 from intent_board.workspace.errors import WorkspaceError
 
 LOCAL_TIMEOUT = 300.0
@@ -208,8 +209,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
     They hold our locks as long as they live, and could still change something after we have said how it ended.
     """
-    # Nobody has waited for it yet, so its number is still the group's and nobody else's.
-    os.killpg(process.pid, signal.SIGKILL)
+    if is_child(process.pid):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for stream in (process.stdout, process.stderr):
         if stream is not None:
