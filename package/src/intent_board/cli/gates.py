@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +25,11 @@ def happen(board: Desk, slug: str, event: str, data: Mapping[str, Any] | None = 
     return board.store.happen(slug, Event(event), actor=board.asker.name, data=dict(data or {}))
 
 
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were used."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
 def report(cards: list[Card], as_json: bool) -> None:
     """Say where the cards stand now."""
     if as_json:
@@ -33,138 +39,121 @@ def report(cards: list[Card], as_json: bool) -> None:
         click.echo(visible(f"{card.slug}: {card.phase} ({card.status})"))
 
 
-def _once(context: click.Context, slug: str, event: str, as_json: bool, **data: Any) -> None:
-    given = {key: value for key, value in data.items() if value is not None}
-    with desk(context) as board:
-        report([happen(board, slug, event, given)], as_json)
+def gate(
+    *examples: str, of: click.Group | None = None, note: str = ""
+) -> Callable[[Callable[..., Card | list[Card]]], click.Command]:
+    """A command on the card SLUG, with `--json`: its body makes the event happen and returns where that leaves cards.
+
+    The body gets the open desk, the slug and its own options.  `of` is the group that it belongs to, `note` a line for
+    people below the answer, about {slug}.
+    """
+
+    def command(body: Callable[..., Card | list[Card]]) -> click.Command:
+        @functools.wraps(body)
+        @click.pass_context
+        def run(context: click.Context, /, slug: str, as_json: bool, **options: Any) -> None:
+            with desk(context) as board:
+                found = body(board, slug, **options)
+                report(found if isinstance(found, list) else [found], as_json)
+            if note and not as_json:
+                click.echo(visible(note.format(slug=slug)))
+
+        make = of.command if of is not None else click.command
+        # Put on the finished command, --json comes behind the options of the body.
+        return json_option(make(epilog=example(*examples))(slug_argument(run)))
+
+    return command
 
 
-@click.command(
-    epilog=example('board answer backup "The mail host, not the web host."', "board answer backup - < answer.txt")
-)
-@slug_argument
+@gate('board answer backup "The mail host, not the web host."', "board answer backup - < answer.txt")
 @click.argument("text")
-@json_option
-@click.pass_context
-def answer(context: click.Context, slug: str, text: str, as_json: bool) -> None:
+def answer(board: Desk, slug: str, text: str) -> Card:
     """Answer the question that a card waits with (TEXT, or - for stdin); a new session gets it."""
-    with desk(context) as board:
-        words = read_text("-") if text == "-" else text
-        if not words.strip():
-            raise Failure("the answer is empty; say what the question on the card asks for")
-        given = {"answer": {"text": words, "by": board.asker.name}}
-        report([happen(board, slug, "answer", given)], as_json)
+    words = read_text("-") if text == "-" else text
+    if not words.strip():
+        raise Failure("the answer is empty; say what the question on the card asks for")
+    return happen(board, slug, "answer", {"answer": {"text": words, "by": board.asker.name}})
 
 
-@click.command(epilog=example("board retry backup", "board retry backup --afresh"))
-@slug_argument
+@gate("board retry backup", "board retry backup --afresh")
 @click.option("--afresh", is_flag=True, help="Build again from the branch's tip; the work so far is kept as a ref.")
-@json_option
-@click.pass_context
-def retry(context: click.Context, slug: str, afresh: bool, as_json: bool) -> None:
+def retry(board: Desk, slug: str, afresh: bool) -> Card:
     """Try again: a new round with the whole ladder; reports and findings go along."""
-    _once(context, slug, "retry", as_json, afresh=afresh or None)
+    return happen(board, slug, "retry", _given(afresh=afresh or None))
 
 
-@click.command(epilog=example("board archive backup --reason 'solved by hand'"))
-@slug_argument
+@gate("board archive backup --reason 'solved by hand'")
 @reason_option
-@json_option
-@click.pass_context
-def archive(context: click.Context, slug: str, reason: str | None, as_json: bool) -> None:
+def archive(board: Desk, slug: str, reason: str | None) -> Card:
     """Put a card away for good, a parent with its unfinished children (owner).  There is no delete."""
-    _once(context, slug, "archive", as_json, reason=reason)
+    return happen(board, slug, "archive", _given(reason=reason))
 
 
-@click.command(epilog=example("board accept backup"))
-@slug_argument
-@json_option
-@click.pass_context
-def accept(context: click.Context, slug: str, as_json: bool) -> None:
+@gate("board accept backup")
+def accept(board: Desk, slug: str) -> Card:
     """Let an intent that somebody else handed over start (owner)."""
-    _once(context, slug, "accept", as_json)
+    return happen(board, slug, "accept")
 
 
-@click.command(epilog=example("board decline backup --reason 'the host goes away next month'"))
-@slug_argument
+@gate("board decline backup --reason 'the host goes away next month'")
 @reason_option
-@json_option
-@click.pass_context
-def decline(context: click.Context, slug: str, reason: str | None, as_json: bool) -> None:
+def decline(board: Desk, slug: str, reason: str | None) -> Card:
     """Decline an intent that somebody else handed over; no agent ever runs (owner)."""
-    _once(context, slug, "decline", as_json, reason=reason)
+    return happen(board, slug, "decline", _given(reason=reason))
 
 
-@click.command(epilog=example("board release backup", "board release --family mail-move"))
-@slug_argument
+@gate("board release backup", "board release --family mail-move")
 @click.option("--commit", metavar="HASH", help="Refuse if the card's commit is another one by now.")
 @click.option("--family", is_flag=True, help="SLUG is a parent: release every child's commit that waits.")
-@json_option
-@click.pass_context
-def release(context: click.Context, slug: str, commit: str | None, family: bool, as_json: bool) -> None:
+def release(board: Desk, slug: str, commit: str | None, family: bool) -> Card | list[Card]:
     """Release a reviewed commit: to be published, or with gate owner to be deployed (owner)."""
     if family and commit:
         raise click.UsageError("--commit names one commit and --family means several; use one of them")
     if not family:
-        _once(context, slug, "release", as_json, commit=commit)
-        return
-    with desk(context) as board:
-        board.require_owner("release a family's commits")
-        board.store.card(slug)  # a slug that does not exist is another mistake than one without waiting children
-        waiting = [card for card in board.store.family(slug) if card.phase == "wartet_auf_commitfreigabe"]
-        if not waiting:
-            raise Failure(f"no commit of the family of {slug} waits for a release; see board why {slug}")
-        # The hash that was just seen goes along, so that nothing newer is released by accident.
-        report([happen(board, card.slug, "release", {"commit": card.commit}) for card in waiting], as_json)
+        return happen(board, slug, "release", _given(commit=commit))
+    board.require_owner("release a family's commits")
+    board.store.card(slug)  # a slug that does not exist is another mistake than one without waiting children
+    waiting = [card for card in board.store.family(slug) if card.phase == "wartet_auf_commitfreigabe"]
+    if not waiting:
+        raise Failure(f"no commit of the family of {slug} waits for a release; see board why {slug}")
+    # The hash that was just seen goes along, so that nothing newer is released by accident.
+    return [happen(board, card.slug, "release", {"commit": card.commit}) for card in waiting]
 
 
-@click.command(epilog=example("board discard backup --reason 'wrong host'"))
-@slug_argument
+@gate("board discard backup --reason 'wrong host'")
 @reason_option
-@json_option
-@click.pass_context
-def discard(context: click.Context, slug: str, reason: str | None, as_json: bool) -> None:
+def discard(board: Desk, slug: str, reason: str | None) -> Card:
     """Don't publish a reviewed commit; it is kept as a ref and the card is put away (owner)."""
-    _once(context, slug, "discard", as_json, reason=reason)
+    return happen(board, slug, "discard", _given(reason=reason))
 
 
-@click.command(epilog=example("board repair backup"))
-@slug_argument
-@json_option
-@click.pass_context
-def repair(context: click.Context, slug: str, as_json: bool) -> None:
+@gate("board repair backup")
+def repair(board: Desk, slug: str) -> Card:
     """Let a Fixer make the smallest change for a proved defect or a negative review (owner)."""
-    _once(context, slug, "repair", as_json)
+    return happen(board, slug, "repair")
 
 
-@click.command(epilog=example("board split backup"))
-@slug_argument
-@json_option
-@click.pass_context
-def split(context: click.Context, slug: str, as_json: bool) -> None:
+@gate("board split backup")
+def split(board: Desk, slug: str) -> Card:
     """Let the Planner split a card that ran into its limit twice (owner)."""
-    _once(context, slug, "split", as_json)
+    return happen(board, slug, "split")
 
 
-@click.command(epilog=example("board inspect backup", "board inspect backup --route"))
-@slug_argument
+@gate(
+    "board inspect backup",
+    "board inspect backup --route",
+    note="An Inspector looks at it; board why {slug} says what comes of it.",
+)
 @click.option("--route", is_flag=True, help="Ask what should be done next, instead of what is done.")
-@json_option
-@click.pass_context
-def inspect(context: click.Context, slug: str, route: bool, as_json: bool) -> None:
+def inspect(board: Desk, slug: str, route: bool) -> Card:
     """Let an Inspector look, read-only: what is really implemented, or what should happen next."""
-    _once(context, slug, "inspect", as_json, task="route_next" if route else "implementation_status")
-    if not as_json:
-        click.echo(visible(f"An Inspector looks at it; board why {slug} says what comes of it."))
+    return happen(board, slug, "inspect", {"task": "route_next" if route else "implementation_status"})
 
 
-@click.command(epilog=example("board deploy backup"))
-@slug_argument
-@json_option
-@click.pass_context
-def deploy(context: click.Context, slug: str, as_json: bool) -> None:
+@gate("board deploy backup")
+def deploy(board: Desk, slug: str) -> Card:
     """Queue the deployment of a ready card, where that does not happen by itself (owner)."""
-    _once(context, slug, "deploy", as_json)
+    return happen(board, slug, "deploy")
 
 
 @click.group()
@@ -172,24 +161,18 @@ def route() -> None:
     """Apply or dismiss what an Inspector recommends for a card (owner)."""
 
 
-@route.command(epilog=example("board route apply backup 17"))
-@slug_argument
+@gate("board route apply backup 17", of=route)
 @click.argument("id", type=int)
-@json_option
-@click.pass_context
-def apply(context: click.Context, slug: str, id: int, as_json: bool) -> None:
+def apply(board: Desk, slug: str, id: int) -> Card:
     """Do what the recommendation ID says.  A newer recommendation makes it unappliable."""
-    _once(context, slug, "route_apply", as_json, id=id)
+    return happen(board, slug, "route_apply", {"id": id})
 
 
-@route.command(epilog=example("board route dismiss backup 17"))
-@slug_argument
+@gate("board route dismiss backup 17", of=route)
 @click.argument("id", type=int)
-@json_option
-@click.pass_context
-def dismiss(context: click.Context, slug: str, id: int, as_json: bool) -> None:
+def dismiss(board: Desk, slug: str, id: int) -> Card:
     """Close the recommendation ID without doing it."""
-    _once(context, slug, "route_dismiss", as_json, id=id)
+    return happen(board, slug, "route_dismiss", {"id": id})
 
 
 @click.command(epilog=example("board resume codex"))
