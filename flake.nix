@@ -82,6 +82,7 @@
                 python: with python; [
                   hypothesis
                   mypy
+                  pathspec
                   pip
                   pytest
                   pytest-subprocess

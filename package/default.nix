@@ -79,12 +79,21 @@ python3Packages.buildPythonApplication {
   ]
   ++ (with python3Packages; [
     hypothesis
+    pathspec
     pytest-subprocess
     pytestCheckHook
   ]);
+  # As scripts/test runs them: in the repository's root, where the tests are, and with their helpers on the path.
   preCheck = ''
     export HOME=$TMPDIR PATH=$out/bin:$PATH
+    cd ..
   '';
+  enabledTestPaths = [ "tests" ];
+  pytestFlags = [
+    "--rootdir=."
+    "--config-file=package/pyproject.toml"
+    "--import-mode=prepend"
+  ];
   # They kill processes by the hundred and take minutes; scripts/test runs them.
   disabledTestMarks = [
     "agents"

@@ -27,6 +27,7 @@ let
     "hatchling"
     "hypothesis"
     "mypy"
+    "pathspec"
     "pip"
     "pydantic"
     "pytest"
@@ -92,10 +93,17 @@ in
       pname
       version
       postInstall
+      preCheck
       sourceRoot
+      enabledTestPaths
+      pytestFlags
+      disabledTestMarks
       ;
     source = toString package.asked.src;
-    inputs = map (input: input.name) (package.asked.nativeCheckInputs ++ package.asked.nativeBuildInputs);
+    inputs = map (input: input.name) (
+      package.asked.nativeCheckInputs ++ package.asked.nativeBuildInputs ++ package.asked.build-system
+    );
+    dependencies = map (input: input.name) package.asked.dependencies;
   };
   apps = lib.mapAttrs (_: app: app.program) (x86 "apps");
   checks = lib.attrNames (x86 "checks");
