@@ -12,6 +12,58 @@ let
       descriptionClass = "noun";
     };
   matching = description: pattern: named description (types.strMatching pattern);
+
+  # --- characters: a Nix string is bytes, a text of board.toml is characters -----------------------------------------
+
+  # "2028-202e": each character from U+2028 to U+202E, below U+10000.
+  range =
+    ends:
+    let
+      numbers = map lib.fromHexString (lib.splitString "-" ends);
+      character = code: builtins.fromJSON ''"\u${lib.fixedWidthString 4 "0" (lib.toHexString code)}"'';
+    in
+    map character (lib.range (lib.head numbers) (lib.last numbers));
+  # The list of intent_board/config.py.  Its last range is U+E0000 to U+E0FFF, which all begin with the same two bytes.
+  invisible =
+    lib.concatMap range [
+      "0001-001f"
+      "007f-009f"
+      "00ad"
+      "034f"
+      "061c"
+      "115f-1160"
+      "17b4-17b5"
+      "180b-180f"
+      "200b-200f"
+      "2028-202e"
+      "2060-206f"
+      "3164"
+      "fe00-fe0f"
+      "feff"
+      "ffa0"
+      "fff0-fffb"
+    ]
+    ++ map (low: builtins.fromJSON ''"\ud82f\udca${low}"'') (lib.stringToCharacters "0123")
+    ++ map (low: builtins.fromJSON ''"\ud834\udd7${low}"'') (lib.stringToCharacters "3456789a")
+    ++ [ (builtins.substring 0 2 (builtins.fromJSON ''"\udb40\udc00"'')) ];
+  # What Python takes for space, beside control characters.
+  spaces = [
+    " "
+  ]
+  ++ lib.concatMap range [
+    "00a0"
+    "1680"
+    "2000-200a"
+    "202f"
+    "205f"
+    "3000"
+  ];
+  continuation = map (builtins.substring 1 1) (range "0080-00bf");
+
+  # Without regular expressions, whose stack ends at some length of the text.
+  without = parts: builtins.replaceStrings parts (map (_: "") parts);
+  has = parts: value: without parts value != value;
+  characters = value: builtins.stringLength (without continuation value);
 in
 rec {
   name = matching "name of lower-case letters, digits and dashes, at most 31" "[a-z][a-z0-9-]{0,30}";
@@ -22,9 +74,9 @@ rec {
   hostName = matching "host name without a domain" "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
   window = matching "time window such as 22:00-06:00" "([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]";
 
-  # Control characters would let a value look like another one in a terminal, or end a line of a unit.
-  line = named "non-empty line of at most 4096 characters without control characters" (
-    types.addCheck (types.strMatching "[^[:cntrl:]]+") (value: lib.stringLength value <= 4096)
+  # Control characters and invisible ones would let a value look like another one, or end a line of a unit.
+  line = named "non-empty line of at most 4096 characters without control or invisible characters" (
+    types.addCheck types.str (value: value != "" && characters value <= 4096 && !has invisible value)
   );
   argv = named "command line: a non-empty list of arguments, never read by a shell" (types.nonEmptyListOf line);
 
@@ -33,23 +85,26 @@ rec {
     types.addCheck types.externalPath isPlainPath
   );
   # Read while NixOS builds or by the service; may be a path literal, since nothing in it is secret.
-  readable = named "absolute path" types.path;
+  readable = named "absolute path without .." (
+    types.addCheck types.path (value: !builtins.elem ".." (lib.splitString "/" (toString value)))
+  );
   isPlainPath =
     value:
     builtins.match "(/[A-Za-z0-9._+@=,-]+)+" value != null
     && !(builtins.any (part: part == ".." || part == ".") (lib.splitString "/" value));
 
   branch = named "branch name as git accepts it, without refs/heads/" (
-    types.addCheck (types.strMatching "[^[:space:][:cntrl:]~^:?*\\[\\-][^[:space:][:cntrl:]~^:?*\\[\\]*") isBranch
+    types.addCheck line isBranch
   );
   isBranch =
     value:
     let
       parts = lib.splitString "/" value;
     in
-    builtins.stringLength value <= 4096
-    && !(lib.hasInfix ".." value || lib.hasInfix "@{" value || lib.hasSuffix "." value)
-    && !(lib.hasPrefix "refs/" value || value == "@" || value == "HEAD")
+    !has (spaces ++ lib.stringToCharacters "~^:?*[\\") value
+    && !(lib.hasInfix ".." value || lib.hasInfix "@{" value)
+    && !(lib.hasPrefix "-" value || lib.hasPrefix "refs/" value || lib.hasSuffix "." value)
+    && !(value == "@" || value == "HEAD")
     && builtins.all (part: part != "" && !lib.hasPrefix "." part && !lib.hasSuffix ".lock" part) parts;
 
   # What names no file of the repository would protect nothing, without a word.
@@ -59,9 +114,9 @@ rec {
     let
       parts = lib.splitString "/" value;
     in
-    !(lib.hasPrefix "/" value || lib.hasPrefix "~" value || lib.hasInfix "\\" value)
+    !(lib.hasPrefix "/" value || lib.hasPrefix "~" value || has [ "\\" ] value)
     && !(builtins.elem ".." parts || builtins.elem ".git" parts)
-    && lib.trim value == value;
+    && !lib.any (space: lib.hasPrefix space value || lib.hasSuffix space value) spaces;
 
   # It becomes an entry of an agent program's own list, which takes what a shell would join for one more command.
   commandPrefix = named "beginning of a command: plain words, nothing for a shell" (
@@ -72,7 +127,7 @@ rec {
     let
       words = lib.splitString " " value;
     in
-    !(lib.any (char: lib.hasInfix char value) (lib.stringToCharacters ";&|$`<>(){}[]*?!#~\\\"',"))
+    !has (lib.stringToCharacters ";&|$`<>(){}[]*?!#~\\\"'," ++ lib.tail spaces) value
     && builtins.all (word: word != "") words
     && !(lib.hasPrefix "-" value || lib.hasInfix "=" (lib.head words));
 

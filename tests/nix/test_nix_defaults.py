@@ -6,17 +6,9 @@ import re
 from typing import Any, get_args, get_origin
 
 import pytest
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from option_keys import ONLY_NIX, fields, snake
 
 from intent_board import config
-
-#: What only NixOS knows; everything else is in the file.
-ONLY_NIX = {"enable", "package", "credentials", "tools", "extraSettings", "configFile", "units", "runtimes.*.package"}
-
-
-def snake(name: str) -> str:
-    return re.sub("[A-Z]", lambda found: "_" + found.group().lower(), name)
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +21,6 @@ def options(nix: Any) -> dict[str, dict[str, Any]]:
             found[path] = option
     tables = {path.rsplit(".*.", 1)[0] for path in found if ".*." in path}
     return {path: option for path, option in found.items() if path not in tables}
-
-
-def fields(model: type[BaseModel], at: str = "") -> dict[str, FieldInfo]:
-    """The leaves of board.toml by path, `*` for a user's own name."""
-    found: dict[str, FieldInfo] = {}
-    for name, field in model.model_fields.items():
-        kind: Any = field.annotation
-        inner = get_args(kind)[-1] if get_origin(kind) is dict else kind
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found |= fields(inner, f"{at}{name}.*." if inner is not kind else f"{at}{name}.")
-        else:
-            found[f"{at}{name}"] = field
-    return found
 
 
 def test_every_option_is_a_key_and_every_key_an_option(options: dict[str, Any]) -> None:

@@ -129,7 +129,7 @@ def _command_prefix(text: str) -> str:
 
 
 def _window(text: str) -> str:
-    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d", text):
+    if not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]", text):
         raise ValueError("must look like 22:00-06:00 (local time)")
     return text
 
