@@ -4,8 +4,6 @@ One file declares the board; on NixOS the module writes it.  Everything here is 
 loaded, all faults at once, each with its key, so that a wrong file is known before any process relies on it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib
@@ -182,7 +180,8 @@ Minutes = Annotated[StrictInt, Field(ge=1, le=1440)]
 class Section(BaseModel):
     """A table of the file: frozen, and a key that is not declared is a fault."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    # A section is only ever read as part of the whole file, so no validator of its own is built with the class.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, defer_build=True)
 
 
 class Board(Section):
@@ -351,8 +350,8 @@ class BoardConfig(Section):
     """The whole file.  Load it with `load`, which also checks one table against another."""
 
     board: Board
-    limits: Limits = Limits()
-    scheduler: Scheduler = Scheduler()
+    limits: Limits = Field(default_factory=Limits)
+    scheduler: Scheduler = Field(default_factory=Scheduler)
     lanes: dict[Name, Lane] = Field(default_factory=_default_lanes, min_length=1)
     model_pools: dict[Name, Annotated[tuple[ModelName, ...], Field(min_length=1)]] = Field(
         default_factory=_default_pools
@@ -361,10 +360,10 @@ class BoardConfig(Section):
     queues: dict[Name, Queue] = Field(default_factory=_default_queues)
     roles: dict[Name, Role] = {}
     repositories: dict[Name, Repository] = {}
-    repair: Repair = Repair()
-    split: Split = Split()
-    deploy: Deploy = Deploy()
-    notifications: Notifications = Notifications()
+    repair: Repair = Field(default_factory=Repair)
+    split: Split = Field(default_factory=Split)
+    deploy: Deploy = Field(default_factory=Deploy)
+    notifications: Notifications = Field(default_factory=Notifications)
 
     @property
     def state_dir(self) -> Path:
@@ -420,6 +419,17 @@ def load(path: Path | str) -> BoardConfig:
 
 def parse(raw: Mapping[str, Any], path: Path = Path("board.toml")) -> BoardConfig:
     """Check values that are already read.  `path` only serves the messages.  Raises ConfigError like `load`."""
+    try:
+        config = BoardConfig.model_validate(dict(raw))
+    except ValidationError:
+        raise ConfigError(path, _faults(raw)) from None
+    if faults := _crossed(config.__dict__):
+        raise ConfigError(path, faults)
+    return config
+
+
+def _faults(raw: Mapping[str, Any]) -> list[str]:
+    """Every fault of a file that is not valid, table by table, so that the valid ones still meet the cross-checks."""
     parts: dict[str, Any] = {}
     unknown = [key for key in raw if key not in BoardConfig.model_fields]
     faults = [f"{_named(key)}: there is no such table; remove it or correct its name" for key in unknown]
@@ -430,10 +440,11 @@ def parse(raw: Mapping[str, Any], path: Path = Path("board.toml")) -> BoardConfi
             _collect(key, raw[key], parts, faults)
         elif key != "board":
             parts[key] = BoardConfig.model_fields[key].get_default(call_default_factory=True)
-    faults += [f"{key}: {reason}" for check in _CROSS_CHECKS for key, reason in check(parts)]
-    if faults:
-        raise ConfigError(path, list(dict.fromkeys(faults)))
-    return BoardConfig.model_construct(**parts)
+    return list(dict.fromkeys(faults + _crossed(parts)))
+
+
+def _crossed(parts: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(f"{key}: {reason}" for check in _CROSS_CHECKS for key, reason in check(parts)))
 
 
 def _collect(key: str, value: Any, parts: dict[str, Any], faults: list[str]) -> None:
