@@ -134,6 +134,25 @@ def test_a_remote_that_asks_for_a_key(healthy: Any, tmp_path: Path, programs: Pr
         assert "nobody may read it without a key (fatal: could not read Username); set its fetch_" in faults(healthy)
 
 
+def test_what_a_program_that_does_not_answer_started_holds_nobody_up(
+    healthy: Any, tmp_path: Path, programs: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "REMOTE_SECONDS", 1.0)
+    programs("git", f"sleep 300 & echo $! > {tmp_path}/pid; wait")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"https://127.0.0.1:{server.getsockname()[1]}/site.git"
+        change(healthy, f"{tmp_path}/remote.git", url)
+        begun = time.monotonic()
+        assert "nobody may read it without a key (git did not answer within 1 s)" in faults(healthy)
+        assert time.monotonic() - begun < 15
+    status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
+    deadline = time.monotonic() + 5
+    # A zombie has ended, too; only nobody has asked yet.
+    while status.exists() and status.read_text().rsplit(")", 1)[1].split()[0] != "Z":
+        assert time.monotonic() < deadline, "it still runs"
+        time.sleep(0.05)
+
+
 def test_a_nix_daemon_that_refuses(healthy: Any, programs: Program) -> None:
     programs("nix", "echo 'error: opening lock file: Permission denied' >&2; exit 1")
     assert healthy.ok("doctor").startswith("ok")

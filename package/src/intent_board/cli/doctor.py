@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -229,19 +231,34 @@ def _run(
     command: Sequence[str], environment: Mapping[str, str] | None = None, *, keep: bool = False
 ) -> tuple[int, str]:
     """A program's exit code and the last line it said, or with `keep` its whole output; 127 when it is not there."""
-    try:
-        done = subprocess.run(
-            list(command), env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace", timeout=REMOTE_SECONDS, check=False,
-        )  # fmt: skip
-    except FileNotFoundError:
-        return 127, f"there is no {command[0]} on PATH"
-    except subprocess.TimeoutExpired:
-        return 124, f"{command[0]} did not answer within {REMOTE_SECONDS:.0f} s"
+    from intent_board.sandbox import is_child
+
+    # Files and not pipes, since whatever it started may hold a pipe open for ever.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(
+                list(command), env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        except FileNotFoundError:
+            return 127, f"there is no {command[0]} on PATH"
+        try:
+            process.wait(REMOTE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return 124, f"{command[0]} did not answer within {REMOTE_SECONDS:.0f} s"
+        finally:
+            if is_child(process.pid):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        told, complaint = (_text(file) for file in (out, err))
     if keep:
-        return done.returncode, done.stdout
-    lines = (done.stderr or done.stdout).strip().splitlines()
-    return done.returncode, lines[-1] if lines else f"exit code {done.returncode}"
+        return process.returncode, told
+    lines = (complaint or told).strip().splitlines()
+    return process.returncode, lines[-1] if lines else f"exit code {process.returncode}"
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 CHECKS: Mapping[str, Callable[[BoardConfig], Iterator[str]]] = {
