@@ -92,16 +92,24 @@ def test_the_operator_sees_exactly_what_it_may_choose_from() -> None:
             "limits": {"max_children": 4},
         }
     )
-    facts = order.choices(config, [f"s{i}" for i in range(2500)])
+    facts = order.choices(config)
     assert facts["lanes"] == {
         "leicht": {"runtime": "codex", "model": "gpt-5.6-luna", "reasoning_effort": None, "iteration_limit": 20}
     }
     assert list(facts["model_pools"]) == ["codex"]
     assert "xhigh" in facts["reasoning_efforts"]["codex"]
     assert facts["max_children"] == 4
-    assert len(facts["taken_slugs"]) == 2000
-    assert facts["taken_slugs_not_shown"] == 500
     json.dumps(facts)
+
+
+def test_the_slugs_that_are_taken_are_named_as_far_as_a_model_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Two:
+        def slugs(self, *, limit: int) -> tuple[list[str], int]:
+            return ["new", "old"][:limit], 2
+
+    assert order.taken(Two()) == {"taken_slugs": ["new", "old"]}
+    monkeypatch.setattr(order, "TAKEN_SLUGS_SHOWN", 1)
+    assert order.taken(Two()) == {"taken_slugs": ["new"], "taken_slugs_not_shown": 1}
 
 
 @pytest.mark.parametrize("role", MODEL_ROLES)

@@ -30,6 +30,14 @@ def test_cards_are_listed_by_phase_repository_parent_and_requester(store: Store,
     assert store.cards()[0].slug == "lamp"  # moved last
 
 
+def test_the_names_alone_are_read_newest_first_and_counted(store: Store, board: Board) -> None:
+    for number in range(4):
+        board.submit(f"lamp-{number}")
+    store.happen("lamp-1", "archive", actor="lukas")
+    assert store.slugs(limit=2) == (["lamp-1", "lamp-3"], 4)
+    assert store.slugs(limit=9) == (["lamp-1", "lamp-3", "lamp-2", "lamp-0"], 4)
+
+
 def test_reviews_routes_and_attachments_are_kept_with_their_job(store: Store, board: Board) -> None:
     claim = board.building()
     data = {"commit": HASH, "base": "b" * 40, "branch": "main", "summary": "s", "checks": [], "paths": ["a"]}

@@ -88,7 +88,8 @@ def _order(claim: Claim, context: Context, text: RoleText, branch: str, commit: 
         "branch": branch,
         "commit": commit,
         "iteration_limit": base.remaining(claim, context.config),
-        **order.choices(context.config, [line.slug for line in context.store.cards()]),
+        **order.choices(context.config),
+        **order.taken(context.store),
     }
     data = [
         order.Data("Intent", context.store.intent(card.slug)),

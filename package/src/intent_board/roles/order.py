@@ -16,8 +16,9 @@ from typing import Any
 from intent_board.board.model import Card
 from intent_board.config import EFFORTS, BoardConfig
 from intent_board.roles.text import RoleText
+from intent_board.store import Store
 
-#: Slugs named to the Operator; a proposal that takes one beyond them is still refused when it is applied.
+#: Slugs named to Operator and Planner; a proposal that takes one beyond them is still refused when it is applied.
 TAKEN_SLUGS_SHOWN = 2000
 #: Of each text that other runs left; the whole of it stays in the store.
 TEXT_LIMIT = 64 * 1024
@@ -83,14 +84,23 @@ def documents(label: str, values: Sequence[Mapping[str, Any]]) -> list[Data]:
     return [Data(label, shortened(json.dumps(value, ensure_ascii=False, indent=1))) for value in values]
 
 
-def choices(config: BoardConfig, taken: Sequence[str]) -> dict[str, Any]:
+def taken(store: Store) -> dict[str, Any]:
+    """The slugs that a proposal must not take: as many as a model reads, and how many there are beyond them."""
+    shown, total = store.slugs(limit=TAKEN_SLUGS_SHOWN)
+    facts: dict[str, Any] = {"taken_slugs": shown}
+    if total > len(shown):
+        facts["taken_slugs_not_shown"] = total - len(shown)
+    return facts
+
+
+def choices(config: BoardConfig) -> dict[str, Any]:
     """What an Operator may choose from: lanes with their exact profiles, pools and efforts per runtime, limits."""
     runtimes = {lane.runtime for lane in config.lanes.values()}
     lanes = {
         name: lane.model_dump(include={"runtime", "model", "reasoning_effort", "iteration_limit"})
         for name, lane in config.lanes.items()
     }
-    facts: dict[str, Any] = {
+    return {
         "lanes": lanes,
         "model_pools": {name: list(pool) for name, pool in config.model_pools.items() if name in runtimes},
         "reasoning_efforts": {name: sorted(EFFORTS[config.runtimes[name].kind] or ()) for name in sorted(runtimes)},
@@ -98,11 +108,7 @@ def choices(config: BoardConfig, taken: Sequence[str]) -> dict[str, Any]:
         "max_escalation_steps": config.limits.max_escalation_steps,
         "iteration_limit_min": config.limits.iteration_limit_min,
         "iteration_limit_max": config.limits.iteration_limit_max,
-        "taken_slugs": list(taken[:TAKEN_SLUGS_SHOWN]),
     }
-    if len(taken) > TAKEN_SLUGS_SHOWN:
-        facts["taken_slugs_not_shown"] = len(taken) - TAKEN_SLUGS_SHOWN
-    return facts
 
 
 def criteria(card: Card) -> Data:

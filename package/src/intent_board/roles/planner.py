@@ -10,7 +10,6 @@ from intent_board.contracts.planner import parse_split
 from intent_board.roles import base, order
 from intent_board.roles.base import Context, Outcome, PutBack
 from intent_board.roles.history import left_behind
-from intent_board.roles.order import TAKEN_SLUGS_SHOWN
 from intent_board.roles.reading import read
 from intent_board.roles.text import RoleText, load
 from intent_board.runtimes import Outcome as Ended
@@ -59,7 +58,7 @@ def _order(claim: Claim, context: Context, text: RoleText, branch: str, commit: 
         "lane": card.lane,
         "write_scope": list(card.write_scope),
         "max_children": context.config.limits.max_children,
-        "taken_slugs": [line.slug for line in context.store.cards()][:TAKEN_SLUGS_SHOWN],
+        **order.taken(context.store),
         "iteration_limit": base.remaining(claim, context.config),
     }
     data = [

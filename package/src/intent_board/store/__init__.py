@@ -343,6 +343,11 @@ class Store:
                 limit=limit,
             )
 
+    def slugs(self, *, limit: int) -> tuple[list[str], int]:
+        """The names of the cards that moved last, at most `limit` of them, and how many cards there are."""
+        with self._reading() as connection:
+            return reading.slugs(connection, limit)
+
     def family(self, parent: str) -> tuple[Card, ...]:
         """A parent's children and its synthesis."""
         with self._reading() as connection:

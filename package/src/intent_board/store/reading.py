@@ -68,6 +68,13 @@ def card_lines(
     return [values.CardLine(*map(_shown, row)) for row in connection.execute(query)]
 
 
+def slugs(connection: Connection, limit: int) -> tuple[list[str], int]:
+    """The names of the cards that moved last, at most `limit` of them, and how many cards there are."""
+    newest = select(_LINE.slug).order_by(_LINE.updated_at.desc(), _LINE.slug).limit(limit)
+    total = connection.execute(select(func.count()).select_from(tables.cards)).scalar_one()
+    return [str(_shown(slug)) for slug in connection.execute(newest).scalars()], int(total)
+
+
 def _shown(value: Any) -> Any:
     """A column for somebody who only looks: bytes that are no text are shown as what they resemble."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
