@@ -63,7 +63,7 @@ SETTINGS = (
     # After a power cut a commit that the store knows must still be there; git alone doesn't sync loose objects.
     ("core.fsync", "committed,reference"),
     ("protocol.allow", "never"),
-    # Clones borrow objects, so nothing may ever be packed away or pruned behind their back.
+    # Clones borrow objects, so nothing may ever be pruned behind their back; mirror.py says when it packs.
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
     # A rename counts as what it is, a deletion and a new file; publish.py refuses what a merge carries elsewhere.

@@ -1,12 +1,16 @@
 """The bare mirror of one repository: every branch of its remote, and the objects that all clones borrow.
 
-Nothing is ever collected or pruned in it.  Its configuration holds no address: each command gets the configured one,
-so a changed `remote_url` holds from the next fetch on.
+No object of it is ever pruned, reachable or not: clones borrow them, and a commit that is not published yet has no
+ref.  What many small fetches and commits leave is rolled up into larger packs.
+
+Its configuration holds no address: each command gets the configured one, so a changed `remote_url` holds from the next
+fetch on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -18,12 +22,19 @@ from intent_board.config import Repository
 from intent_board.workspace.errors import WorkspaceError
 from intent_board.workspace.files import lock, make_git_dir, remove, replace_text, temporary
 from intent_board.workspace.git import NETWORK_TIMEOUT, Git, Output
-from intent_board.workspace.objects import full_hash, list_files
+from intent_board.workspace.objects import full_hash, list_files, moving
 from intent_board.workspace.remote import UPLOAD_PACK, Credentials, access, scheme
 from intent_board.workspace.tree import Entry
 
 #: What a killed git leaves in the object store is rubbish after this time, longer than any git of ours may run.
 STALE_SECONDS = 6 * 3600
+#: Objects are rolled up beyond so many packs, or beyond so many loose ones with a given first byte (6,700 in all); both
+#: are git's own measures.
+PACKS, LOOSE = 50, 27
+#: How often that is tried: one that fails or takes its whole time must not hold up each job.
+PACK_PAUSE, PACK_TIMEOUT = 24 * 3600, 600.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,7 @@ class Mirror:
             branch = self.repository.branch or self._default_branch(git)
             self.update(git)
             self.clear_rubbish()
+            self.roll_up(git)
             if self.head != branch:
                 replace_text(self.path / "HEAD", f"ref: refs/heads/{branch}\n")
             others = self.branches(git)
@@ -191,12 +203,33 @@ class Mirror:
     def clear_rubbish(self) -> None:
         """Remove what killed processes left in the object store long ago."""
         limit = time.time() - STALE_SECONDS
-        for pattern in ("pack/tmp_*", "??/tmp_obj_*", "tmp_objdir-*", "incoming-*"):
+        for pattern in ("pack/tmp_*", "pack/.tmp-*", "??/tmp_obj_*", "tmp_objdir-*", "incoming-*"):
             for path in (self.path / "objects").glob(pattern):
                 # Those that vanish meanwhile belong to a git that lives.
                 with contextlib.suppress(FileNotFoundError):
                     if path.lstat().st_mtime < limit:
                         remove(path)
+
+    def roll_up(self, git: Git) -> None:
+        """Pack loose objects and small packs together, where there are many.  The caller holds `locked`.
+
+        Every object stays, and a git that reads meanwhile looks again where a file has gone.  That it can't be done now
+        is logged, and hinders nothing.
+        """
+        objects, stamp = self.path / "objects", self.path / "rolled-up"
+        if len(list(objects.glob("pack/*.pack"))) <= PACKS and len(list(objects.glob("17/*"))) <= LOOSE:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - stamp.stat().st_mtime < PACK_PAUSE:
+                return
+        stamp.touch()
+        try:
+            with moving(self.path):
+                # A geometric repack takes loose objects and all that is in the packs that it replaces, whatever reaches
+                # them; without an option to prune nothing is let go.
+                git.run("repack", "--geometric=2", "-d", "-l", "-q", "--no-write-bitmap-index", timeout=PACK_TIMEOUT)
+        except WorkspaceError as error:
+            log.warning("the mirror of %s stays in many small files: %s", self.name, error)
 
 
 def _symref(listing: Output) -> str | None:

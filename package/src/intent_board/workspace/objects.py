@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intent_board.workspace.errors import WorkspaceError
-from intent_board.workspace.files import make_git_dir, temporary
+from intent_board.workspace.files import lock, make_git_dir, temporary
 from intent_board.workspace.git import Git
 from intent_board.workspace.names import shown
 from intent_board.workspace.tree import Entry
 
 #: Nobody's mailbox: the name says who made the commit, the trailers why.
 IDENTITY = b"Intent Board <intent-board@localhost.invalid>"
+#: Longer than a mirror's packing may take.
+MOVE_TIMEOUT = 900.0
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
@@ -27,6 +29,14 @@ def borrow(git_dir: Path, mirror: Path) -> None:
     shallow = mirror / "shallow"
     if shallow.exists():
         (git_dir / "shallow").write_bytes(shallow.read_bytes())
+
+
+def moving(mirror: Path) -> contextlib.AbstractContextManager[int]:
+    """Held by whoever moves object files in a mirror: git drops directories that it emptied while it packs.
+
+    The lock's file is beside the objects, out of the reach of those who only borrow them.
+    """
+    return lock(mirror / "moving", timeout=MOVE_TIMEOUT)
 
 
 @dataclass(frozen=True)
@@ -46,12 +56,13 @@ class Stage:
         loose = [path for path in ours.glob("??/*") if len(path.parent.name) == 2]
         packed = sorted((ours / "pack").glob("pack-*"), key=lambda path: path.suffix == ".idx")
         # A pack counts from the moment its index is there, so the index goes last.
-        for path in [*loose, *packed]:
-            target = theirs / path.parent.name / path.name
-            target.parent.mkdir(exist_ok=True)
-            path.rename(target)
-        for directory in {theirs, *(theirs / path.parent.name for path in [*loose, *packed])}:
-            _sync(directory)
+        with moving(self.mirror):
+            for path in [*loose, *packed]:
+                target = theirs / path.parent.name / path.name
+                target.parent.mkdir(exist_ok=True)
+                path.rename(target)
+            for directory in {theirs, *(theirs / path.parent.name for path in [*loose, *packed])}:
+                _sync(directory)
 
 
 def _sync(directory: Path) -> None:
