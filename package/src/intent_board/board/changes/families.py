@@ -34,17 +34,13 @@ def become_parent(card: Card, facts: Facts) -> list[Effect]:
 def new_child(parent: Card, facts: Facts, data: Mapping[str, Any]) -> CreateCard:
     """A child as the Operator or the Planner described it; without dependencies it stands in line at once."""
     blocked_by = tuple(data.get("blocked_by") or ())
-    card = Card(
+    card = _member(
+        parent,
+        facts,
+        Kind.CHILD,
+        lane=data["lane"],
         slug=data["slug"],
         title=data["title"],
-        repository=parent.repository,
-        requester=parent.requester,
-        phase=Phase.GEPLANT,
-        status=Status.WAITING_FOR_BUILDER,
-        kind=Kind.CHILD,
-        parent=parent.slug,
-        lane=data["lane"],
-        profile=ladder.lane_profile(facts.config, data["lane"]),
         ladder=ladder.decided(data.get("escalation")),
         line=None if blocked_by else NEXT_LINE,
         wave=data.get("wave"),
@@ -55,6 +51,21 @@ def new_child(parent: Card, facts: Facts, data: Mapping[str, Any]) -> CreateCard
         warnings=tuple(data.get("warnings") or ()),
     )
     return CreateCard(card, data["intent"])
+
+
+def _member(parent: Card, facts: Facts, kind: Kind, *, lane: str, **own: Any) -> Card:
+    """A new card of the family, which waits for its Builder; repository and requester are the parent's."""
+    return Card(
+        repository=parent.repository,
+        requester=parent.requester,
+        phase=Phase.GEPLANT,
+        status=Status.WAITING_FOR_BUILDER,
+        kind=kind,
+        parent=parent.slug,
+        lane=lane,
+        profile=ladder.lane_profile(facts.config, lane),
+        **own,
+    )
 
 
 def split(card: Card, facts: Facts) -> list[Effect]:
@@ -98,20 +109,15 @@ def cleared(card: Card, facts: Facts) -> list[Effect]:
 
 def synthesis_due(card: Card, facts: Facts) -> list[Effect]:
     """All children are good and on the branch: a card that proves that together they do what the parent asked."""
-    lane = facts.config.scheduler.synthesis_lane
     children = [child for child in facts.children if child.kind is Kind.CHILD]
     criteria = card.acceptance_criteria or [f"{child.title}: what it promised still holds" for child in children]
-    synthesis = Card(
+    synthesis = _member(
+        card,
+        facts,
+        Kind.SYNTHESIS,
+        lane=facts.config.scheduler.synthesis_lane,
         slug=f"{card.slug}-synthese",
         title=f"Synthese: {card.title}",
-        repository=card.repository,
-        requester=card.requester,
-        phase=Phase.GEPLANT,
-        status=Status.WAITING_FOR_BUILDER,
-        kind=Kind.SYNTHESIS,
-        parent=card.slug,
-        lane=lane,
-        profile=ladder.lane_profile(facts.config, lane),
         line=NEXT_LINE,
         write_scope=tuple(dict.fromkeys(path for child in children for path in child.write_scope)),
         acceptance_criteria=tuple(criteria)[:50],
