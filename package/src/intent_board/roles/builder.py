@@ -115,26 +115,21 @@ def _order(
 ) -> str:
     card = claim.card
     facts: dict[str, Any] = {
-        "role": "builder",
-        "card": card.slug,
         "kind": card.kind.value,
         "attempt": claim.job.attempt,
         "continues": place.continues,
-        "repository": card.repository,
         "branch": place.branch,
         "base": place.base,
         "write_scope": list(card.write_scope),
         "checks": [list(argv) for argv in context.config.repositories[card.repository].checks],
-        "iteration_limit": base.remaining(claim, context.config),
     }
     data = [
-        order.Data("Intent", context.store.intent(card.slug)),
         order.criteria(card),
         *left_behind(card.slug, context, "interim_report", "findings", "answer"),
         *negative_reviews(card.slug, context),
         *order.documents("Report of a run that was interrupted before this one", interrupted),
     ]
-    return order.compose(text, facts, data)
+    return order.of_role(claim, context, text, facts, data)
 
 
 def _prove(claim: Claim, context: Context, place: Place, answer: Result) -> tuple[Event, dict[str, Any]]:

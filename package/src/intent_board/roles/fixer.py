@@ -149,9 +149,6 @@ def _taken(claim: Claim, context: Context, bench: Bench, answer: Result) -> Comm
 def _order(claim: Claim, context: Context, text: RoleText, bench: Bench) -> str:
     card = claim.card
     facts: dict[str, Any] = {
-        "role": "fixer",
-        "card": card.slug,
-        "repository": card.repository,
         "commit": claim.job.snapshot["commit"],
         "base": claim.job.snapshot["base"],
         "branch": bench.branch,
@@ -159,15 +156,13 @@ def _order(claim: Claim, context: Context, text: RoleText, bench: Bench) -> str:
         "defect": _defect(card, context),
         "write_scope": list(card.write_scope),
         "checks": [list(argv) for argv in context.config.repositories[card.repository].checks],
-        "iteration_limit": base.remaining(claim, context.config),
     }
     data = [
-        order.Data("Intent", context.store.intent(card.slug)),
         order.criteria(card),
         *negative_reviews(card.slug, context),
         *left_behind(card.slug, context, "findings", "answer"),
     ]
-    return order.compose(text, facts, data)
+    return order.of_role(claim, context, text, facts, data)
 
 
 def _defect(card: Card, context: Context) -> str:

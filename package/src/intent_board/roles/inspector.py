@@ -71,10 +71,7 @@ def _missing(tree: Path, answer: str) -> list[str]:
 def _order(claim: Claim, context: Context, text: RoleText, commit: str | None) -> str:
     card = claim.card
     facts: dict[str, Any] = {
-        "role": "inspector",
         "task": TASKS[str(claim.job.snapshot["task"])],
-        "card": card.slug,
-        "repository": card.repository,
         "commit": commit,
         "phase": str(card.phase),
         "status": str(card.status),
@@ -82,13 +79,11 @@ def _order(claim: Claim, context: Context, text: RoleText, commit: str | None) -
         "reviewed": card.reviewed,
         "deployment_recorded": "deployed" if card.phase is Phase.DEPLOYED else "not_deployed",
         "lanes": list(context.config.lanes),
-        "iteration_limit": base.remaining(claim, context.config),
     }
     data = [
-        order.Data("Intent", context.store.intent(card.slug)),
         order.criteria(card),
         order.Data("Why the card stands where it stands", card.reason),
         *negative_reviews(card.slug, context),
         *left_behind(card.slug, context, "interim_report", "findings", "answer"),
     ]
-    return order.compose(text, facts, data)
+    return order.of_role(claim, context, text, facts, data)

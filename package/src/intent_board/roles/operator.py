@@ -80,19 +80,5 @@ def _rungs(ladder: Ladder) -> list[dict[str, Any]] | None:
 
 
 def _order(claim: Claim, context: Context, text: RoleText, branch: str, commit: str | None) -> str:
-    card = claim.card
-    facts: dict[str, Any] = {
-        "role": "operator",
-        "card": card.slug,
-        "repository": card.repository,
-        "branch": branch,
-        "commit": commit,
-        "iteration_limit": base.remaining(claim, context.config),
-        **order.choices(context.config),
-        **order.taken(context.store),
-    }
-    data = [
-        order.Data("Intent", context.store.intent(card.slug)),
-        *left_behind(card.slug, context, "answer", "findings"),
-    ]
-    return order.compose(text, facts, data)
+    facts = {"branch": branch, "commit": commit, **order.choices(context.config), **order.taken(context.store)}
+    return order.of_role(claim, context, text, facts, left_behind(claim.card.slug, context, "answer", "findings"))

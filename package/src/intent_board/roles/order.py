@@ -15,8 +15,10 @@ from typing import Any
 
 from intent_board.board.model import Card
 from intent_board.config import EFFORTS, BoardConfig
+from intent_board.roles import base
+from intent_board.roles.base import Context
 from intent_board.roles.text import RoleText
-from intent_board.store import Store
+from intent_board.store import Claim, Store
 
 #: Slugs named to Operator and Planner; a proposal that takes one beyond them is still refused when it is applied.
 TAKEN_SLUGS_SHOWN = 2000
@@ -30,6 +32,14 @@ class Data:
 
     label: str
     text: str
+
+
+def of_role(claim: Claim, context: Context, text: RoleText, facts: Mapping[str, Any], data: Sequence[Data]) -> str:
+    """A role's whole order: what every role is told of its card and its steps, with the intent before its own data."""
+    card = claim.card
+    head = {"role": text.role, "card": card.slug, "repository": card.repository}
+    steps = {"iteration_limit": base.remaining(claim, context.config)}
+    return compose(text, {**head, **facts, **steps}, [Data("Intent", context.store.intent(card.slug)), *data])
 
 
 def compose(text: RoleText, facts: Mapping[str, Any], data: Sequence[Data]) -> str:

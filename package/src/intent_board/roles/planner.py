@@ -50,20 +50,15 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
 def _order(claim: Claim, context: Context, text: RoleText, branch: str, commit: str | None) -> str:
     card = claim.card
     facts: dict[str, Any] = {
-        "role": "planner",
-        "card": card.slug,
-        "repository": card.repository,
         "branch": branch,
         "commit": commit,
         "lane": card.lane,
         "write_scope": list(card.write_scope),
         "max_children": context.config.limits.max_children,
         **order.taken(context.store),
-        "iteration_limit": base.remaining(claim, context.config),
     }
     data = [
-        order.Data("Intent", context.store.intent(card.slug)),
         order.criteria(card),
         *left_behind(card.slug, context, "interim_report", "findings", "answer"),
     ]
-    return order.compose(text, facts, data)
+    return order.of_role(claim, context, text, facts, data)

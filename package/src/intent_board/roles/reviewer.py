@@ -75,21 +75,16 @@ def _order(claim: Claim, context: Context, text: RoleText, tree: Path) -> str:
     checks = snapshot.get("checks") or []
     summary = str(snapshot.get("summary") or "")
     facts = {
-        "role": "reviewer",
-        "card": card.slug,
         "kind": str(card.kind),
-        "repository": card.repository,
         "branch": snapshot.get("branch"),
         "commit": snapshot["commit"],
         "base": snapshot["base"],
         "nonce": snapshot["nonce"],
         "write_scope": list(card.write_scope),
         "checks": [{key: check[key] for key in ("argv", "exit_code", "timed_out", "seconds")} for check in checks],
-        "iteration_limit": base.remaining(claim, context.config),
     }
     diff = context.workspace.diff(card.repository, snapshot["base"], snapshot["commit"], DIFF_LIMIT)
     data = [
-        order.Data("Intent", context.store.intent(card.slug)),
         order.criteria(card),
         order.json_block("Paths changed by the commit", list(paths)),
         order.Data("Summary by its author", summary),
@@ -97,7 +92,7 @@ def _order(claim: Claim, context: Context, text: RoleText, tree: Path) -> str:
         *(order.Data("End of the output of " + " ".join(check["argv"]), check["output"]) for check in checks),
         order.Data("Diff", diff),
     ]
-    return order.compose(text, facts, data)
+    return order.of_role(claim, context, text, facts, data)
 
 
 def evidence_notes(summary: str, tree: Path, changed: Sequence[str]) -> list[str]:
