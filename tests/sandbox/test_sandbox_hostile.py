@@ -371,7 +371,7 @@ AS_USER = """
     from pathlib import Path
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
     sys.path.insert(0, sys.argv[1])
-    import sandbox
+    from intent_board import sandbox
     tree = Path(sys.argv[1], "tree"); tree.mkdir()
     lock = os.open(Path(sys.argv[1], "lock"), os.O_RDWR | os.O_CREAT)
     box = sandbox.Box(cwd=tree, mounts=(sandbox.Mount(tree, tree, True),), environment={})
@@ -391,9 +391,9 @@ def test_an_ordinary_user_can_run_a_box_too() -> None:
     # The sandbox needs the standard library alone, so a Python that everybody may read can run it.
     folder = Path(tempfile.mkdtemp(prefix="board-user-"))
     try:
-        source = Path(sandbox.__file__)
-        shutil.copy(source, folder)
-        shutil.copytree(source.parent / "sandbox_etc", folder / "sandbox_etc")
+        source = Path(sandbox.__file__).parent
+        shutil.copytree(source, folder / "intent_board/sandbox")
+        shutil.copy(source.parent / "__init__.py", folder / "intent_board")
         os.chown(folder, 65534, 65534)
         argv = [PYTHON, "-c", textwrap.dedent(AS_USER), str(folder)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)

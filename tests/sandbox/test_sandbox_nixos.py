@@ -19,7 +19,7 @@ INSIDE = """
     import json, os, sys
     from pathlib import Path
     sys.path.insert(0, "/board")
-    import sandbox
+    from intent_board import sandbox
     tree = Path("/var/lib/board/trees/card")
     tree.mkdir(parents=True)
     box = sandbox.Box(cwd=tree, mounts=(sandbox.Mount(tree, tree, True),), environment={}, network=True)
@@ -49,9 +49,9 @@ def _host(tmp_path: Path) -> list[str]:
     resolve.mkdir()
     (resolve / "stub-resolv.conf").write_text("nameserver 127.0.0.53\n")
     board = tmp_path / "board"
-    source = Path(sandbox.__file__)
-    shutil.copytree(source.parent / "sandbox_etc", board / "sandbox_etc")
-    shutil.copy(source, board)
+    source = Path(sandbox.__file__).parent
+    shutil.copytree(source, board / "intent_board/sandbox")
+    shutil.copy(source.parent / "__init__.py", board / "intent_board")
     (board / "inside.py").write_text(textwrap.dedent(INSIDE))
     command = ["bwrap", "--ro-bind", str(system), SYSTEM, "--ro-bind", "/usr", USR, "--dev", "/dev"]
     # The host's own /proc: a covered one, as --proc makes it, can't be mounted anew inside.

@@ -3,9 +3,7 @@
 Everything that an agent program or a check may touch is listed in a `Box`; nothing else of the host exists for it.
 The boundary is bubblewrap.  Where a board allows running without it (`when_available`), the environment and the end
 of every process stay the same, but nothing is hidden, and the result says so.  Between the board and the box stands
-a supervisor, which is this same file started as a script.
-
-Only the standard library is imported here, so that the supervisor starts in a few milliseconds.
+a supervisor, a process of its own (supervisor.py).
 """
 
 from __future__ import annotations
@@ -26,10 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from intent_board.sandbox import supervisor
+from intent_board.sandbox.supervisor import GRACE_SECONDS, KILL_NOW
+
 Mode = Literal["required", "when_available"]
 
-#: How long a process may tidy up after SIGTERM before everything is killed.  Claude Code needs about 1.5 s.
-GRACE_SECONDS = 4.0
 #: After SIGKILL only the kernel is left to wait for, e.g. for a slow disk.
 KILL_SECONDS = 30.0
 #: /tmp of a box is memory; without a limit it could take half of the host's.
@@ -39,14 +38,10 @@ SHM_BYTES = 256 << 20
 BOX_UID = 1000
 
 _PROGRAMS = ("/usr", "/nix/store", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/static")
-_ETC = Path(__file__).parent / "sandbox_etc"
-_SUPERVISOR = "--supervise"
+_ETC = Path(__file__).parent / "etc"
 _TRIM_BYTES = 1 << 20
 #: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _PUNCH_HOLE = 3
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-#: Tells the supervisor to end everything without grace; the kernel sends it when the board's process is gone.
-_KILL_NOW = signal.SIGUSR1
 
 
 class SandboxError(Exception):
@@ -145,9 +140,9 @@ def command_line(argv: Sequence[str], box: Box, *, mode: Mode, lock_fd: int | No
     """
     boxed = sandboxed(mode)
     # -I and -S: no site packages and no PYTHON* variable of the box's environment reach the supervisor.
-    supervisor = [sys.executable, "-I", "-S", __file__, _SUPERVISOR, str(os.getpid())]
-    supervisor += [str(-1 if lock_fd is None else lock_fd), "boxed" if boxed else "open"]
-    return [*supervisor, *(_bubblewrap(argv, box) if boxed else argv)], boxed
+    command = [sys.executable, "-I", "-S", supervisor.__file__, str(os.getpid())]
+    command += [str(-1 if lock_fd is None else lock_fd), "boxed" if boxed else "open"]
+    return [*command, *(_bubblewrap(argv, box) if boxed else argv)], boxed
 
 
 def environment(box: Box, *, sandboxed: bool) -> dict[str, str]:
@@ -243,7 +238,7 @@ class Running:
     def kill(self) -> int:
         """SIGKILL to every process, at once.  Returns the exit code."""
         with undisturbed():
-            return self._signal(_KILL_NOW, KILL_SECONDS)
+            return self._signal(KILL_NOW, KILL_SECONDS)
 
     def _signal(self, number: signal.Signals, seconds: float) -> int:
         if self.exit_code is None:
@@ -406,104 +401,3 @@ def is_child(pid: int) -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _children() -> dict[int, set[int]]:
-    """The processes of this host, by parent."""
-    children: dict[int, set[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                stat = (entry / "stat").read_bytes()
-                # The command stands in parentheses and may hold any character: the last one closes it.
-                children.setdefault(int(stat[stat.rindex(b")") + 2 :].split()[1]), set()).add(int(entry.name))
-    return children
-
-
-def _descendants(root: int) -> set[int]:
-    """Every process below `root`, whatever session or process group it made for itself."""
-    children, found, waiting = _children(), set[int](), [root]
-    while waiting:
-        below = children.get(waiting.pop(), set()) - found
-        found |= below
-        waiting += below
-    return found
-
-
-def _signal_all(pids: set[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-# --- the supervisor ------------------------------------------------------------------------------------------------
-#
-# It stands between the board and the box, outside of it.  It is where orphans go, so that it can wait for every
-# process; it holds the job's lock until then; and it ends the box when the board's process is gone.
-
-
-def _supervise(parent: int, lock_fd: int, boxed: bool, argv: list[str]) -> int:
-    """Run `argv` and return its exit code once no process of its tree is left.  Ends when `parent` does."""
-    watched = {signal.SIGCHLD, signal.SIGTERM, _KILL_NOW}
-    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    prctl = ctypes.CDLL(None).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    prctl(_PR_SET_PDEATHSIG, _KILL_NOW, 0, 0, 0)
-    if os.getppid() != parent:
-        return 128 + signal.SIGKILL
-    if lock_fd >= 0:
-        os.set_inheritable(lock_fd, False)
-    try:
-        # What Python blocks and ignores for itself is not the program's business.
-        ignored = (signal.SIGPIPE, signal.SIGXFSZ)
-        child = os.posix_spawnp(argv[0], argv, os.environ, setsigmask=(), setsigdef=ignored)
-    except OSError as error:
-        print(f"{argv[0]}: {error.strerror}", file=sys.stderr)
-        return 127
-    try:
-        return _watch(child, boxed, watched)
-    finally:
-        _kill_below()
-
-
-def _watch(child: int, boxed: bool, watched: set[signal.Signals]) -> int:
-    """Wait for `child`, or until it is time to kill it; its exit code."""
-    deadline: float | None = None
-    while True:
-        seconds = 3600.0 if deadline is None else deadline - time.monotonic()
-        told = signal.sigtimedwait(watched, max(0.0, seconds))
-        if (code := _reap(child)) is not None:
-            return code
-        if told is None and deadline is not None:
-            return 128 + signal.SIGKILL
-        if told is not None and told.si_signo == _KILL_NOW:
-            return 128 + signal.SIGKILL
-        if told is not None and told.si_signo == signal.SIGTERM:
-            # bubblewrap passes no signal on, and would die of this one with everything below it; tools of the
-            # agent programs have sessions of their own, so a process group would miss them.
-            spared = {child} | _children().get(child, set()) if boxed else set()
-            _signal_all(_descendants(os.getpid()) - spared, signal.SIGTERM)
-            deadline = time.monotonic() + GRACE_SECONDS
-
-
-def _reap(child: int) -> int | None:
-    """Collect every process that ended, orphans too; the exit code of `child` when it is among them."""
-    code = None
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
-            if ended[0] == child:
-                code = os.waitstatus_to_exitcode(ended[1])
-    return code if code is None or code >= 0 else 128 - code
-
-
-def _kill_below() -> None:
-    while below := _descendants(os.getpid()):
-        _signal_all(below, signal.SIGKILL)
-        time.sleep(0.002)
-        _reap(0)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] != [_SUPERVISOR]:
-        sys.exit("This file is the board's own supervisor; it is started by the board.")
-    sys.exit(_supervise(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "boxed", sys.argv[5:]))
