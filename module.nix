@@ -31,7 +31,7 @@ let
       serviceUser
       buildUser
       ;
-    usable = toml.usable cfg.runtimes;
+    inherit toml;
   };
 
   written = (pkgs.formats.toml { }).generate "board.toml" cfg.settings;

@@ -3,13 +3,14 @@
 {
   config,
   lib,
-  usable,
+  toml,
   serviceUser,
   buildUser,
 }:
 let
   cfg = config.services.intent-board;
   own = import ./types.nix { inherit lib; };
+  usable = toml.usable cfg.runtimes;
   option = path: "services.intent-board.${path}";
   quoted = names: lib.concatStringsSep ", " (lib.naturalSort names);
 
@@ -169,7 +170,10 @@ let
   );
 
   roleNames = each cfg.roles (
-    name: _: unless (builtins.elem name roles) "roles.${name}" "there is no such role; the roles are: ${quoted roles}"
+    name: role:
+    unless (builtins.elem name roles) "roles.${name}" "there is no such role; the roles are: ${quoted roles}"
+    ++ unless (role.contract == null || !isHidden role.contract) "roles.${name}.contract" ''
+      ${hidden}; move the file or use a path literal''
   );
 
   # --- between tables -------------------------------------------------------------------------------------------
@@ -209,8 +213,8 @@ let
       must not be a git remote helper; give the plain URL''
     ++ unless (builtins.match "[a-z+]*://[^/@]*:[^/]*@.*" repository.remoteUrl == null) "${path}.remoteUrl" ''
       holds a password, which everybody could read in the Nix store; put it into a file and name it with ${option "${path}.credential"}''
-    ++ unless (!underHome (lib.removePrefix "file://" repository.remoteUrl)) "${path}.remoteUrl" ''
-      is below /home or /root, which no unit of the board sees; move the repository, to /srv for example''
+    ++ unless (!isHidden (lib.removePrefix "file://" repository.remoteUrl)) "${path}.remoteUrl" ''
+      ${hidden}; move the repository, to /srv for example''
     ++ unless (!isSsh repository.remoteUrl || repository.fetchCredential != null) "${path}.fetchCredential" ''
       is needed: over SSH nobody reads without a key, and every unit but publish reads; set it to a key that may only read''
     ++ unless (repository.fetchCredential == null || repository.fetchCredential != repository.credential) "${path}.fetchCredential" ''
@@ -229,8 +233,8 @@ let
         "credential"
         "fetchCredential"
       ]
-    ++ unless (repository.knownHosts == null || !underHome (toString repository.knownHosts)) "${path}.knownHosts" ''
-      is below /home or /root, which no unit of the board sees; move the file or use a path literal''
+    ++ unless (repository.knownHosts == null || !isHidden repository.knownHosts) "${path}.knownHosts" ''
+      ${hidden}; move the file or use a path literal''
   );
   isSsh = url: builtins.match "(git[+])?ssh([+]git)?://.*|[^/:]+:[^/].*|[^/:]+:/[^/].*" url != null;
   # Such a path stands in the publish units, as one that may be written.
@@ -240,7 +244,14 @@ let
       path = lib.removePrefix "file://" url;
     in
     !lib.hasPrefix "/" path || own.isPlainPath path;
-  underHome = path: builtins.match "/+(home|root)(/.*)?" path != null;
+  # Every unit has /tmp to itself (PrivateTmp), and no view of people's homes (ProtectHome).  A path literal is copied
+  # into the store.
+  isHidden =
+    path:
+    !builtins.isPath path
+    && !lib.hasPrefix builtins.storeDir (toString path)
+    && builtins.match "/+(home|root|run/user|tmp|var/tmp)(/.*)?" (toString path) != null;
+  hidden = "is below /home, /root or /tmp, of which no unit of the board sees the host's";
 
   references =
     unless
@@ -324,20 +335,108 @@ let
       ])
       "board.owner"
       "`${cfg.board.owner}` is no person; name the user who answers for the board"
-    ++ lib.concatMap
-      (
-        key:
-        let
-          value = cfg.board.${key};
-        in
-        unless (value == null || !underHome (lib.removePrefix "sqlite:///" value)) "board.${key}" ''
-          is below /home or /root, which no unit of the board sees; move it, to /srv for example''
+    ++ unless (config.nix.enable || !(daemon || cfg.deploy.repository != null)) "enable" ''
+      repositories or the deployer build with nix; set nix.enable to true'';
+
+  # A resolver of this host at a loopback address, which workers can't reach; systemd-resolved has its own.
+  loopback = lib.filter (address: builtins.match "127\\..*|::1" address != null) (
+    map (server: lib.head (lib.splitString "#" server)) config.networking.nameservers
+    ++ lib.optional config.networking.resolvconf.useLocalResolver "127.0.0.1"
+  );
+  reachable = cfg.units.allowedAddresses ++ lib.optional config.services.resolved.enable "127.0.0.53";
+  opens =
+    address:
+    builtins.elem address reachable || lib.any (all: builtins.elem all reachable) [
+      "any"
+      "localhost"
+      "127.0.0.0/8"
+    ];
+  resolver = lib.concatMap (
+    address:
+    unless (config.services.resolved.enable || opens address) "units.allowedAddresses" ''
+      this host resolves names at ${address}, which workers don't reach, so that no agent finds its provider; add it (agents then reach every service at that address), or set services.resolved.enable to true''
+  ) (lib.unique loopback);
+
+  # --- directories: the module makes them, gives them to the service user and shuts them ---------------------------
+
+  directories = {
+    inherit (cfg.board) stateDir intentDir;
+    database = lib.mapNullable (url: dirOf (lib.removePrefix "sqlite:///" url)) cfg.board.database;
+  };
+  inside = outer: path: path == outer || lib.hasPrefix "${outer}/" path;
+  # Directories of the system and of other units.
+  isTaken =
+    path:
+    builtins.elem path [
+      "/mnt"
+      "/opt"
+      "/srv"
+      "/var"
+      "/var/cache"
+      "/var/lib"
+      "/var/log"
+    ]
+    || lib.any (outer: inside outer path) [
+      "/bin"
+      "/boot"
+      "/dev"
+      "/etc"
+      "/lib"
+      "/lib64"
+      "/nix"
+      "/proc"
+      "/run"
+      "/sys"
+      "/usr"
+      "/var/lib/intent-board-build"
+      "/var/lib/intent-board-deploy"
+      "/var/run"
+    ];
+  places =
+    each (lib.filterAttrs (_: path: path != null) directories) (
+      key: path:
+      unless (!isHidden path) "board.${key}" "${hidden}; move it, to /srv for example"
+      ++ unless (!isTaken path) "board.${key}" ''
+        would give ${path} to `${serviceUser}`, but it belongs to the system; name a directory of its own, below /srv or /var/lib''
+    )
+    ++ unless (cfg.board.intentDir == null || !inside cfg.board.stateDir cfg.board.intentDir) "board.intentDir" ''
+      lies in ${option "board.stateDir"}, which only the service may enter; name a directory outside of it, or null''
+    ++ unless (cfg.board.intentDir == null || !(directories.database != null && inside cfg.board.intentDir directories.database)) "board.database" ''
+      lies in ${option "board.intentDir"}, which the group may read; name another directory'';
+
+  # --- the escape hatch ----------------------------------------------------------------------------------------------
+
+  # Units are made from these tables: a value that only the file has would be one that no unit knows of.
+  snakeKeys = value: map toml.snake (lib.attrNames value);
+  extra = cfg.extraSettings;
+  hatch =
+    let
+      instead = path: reason: fault "extraSettings.${path}" "${reason}, which the units are made from; set it there";
+      clash = path: known: given: map (key: instead "${path}.${key}" "is ${option path}'s own") (
+        lib.intersectLists known (lib.attrNames (lib.filterAttrs (_: value: value != null) given))
+      );
+      table = name: lib.optionalAttrs (lib.isAttrs (extra.${name} or null)) extra.${name};
+    in
+    lib.concatMap (name: clash name (snakeKeys cfg.${name}) (table name)) [
+      "board"
+      "deploy"
+      "notifications"
+    ]
+    ++ lib.concatMap (
+      name:
+      each (table name) (
+        entry: given:
+        if cfg.${name} ? ${entry} then
+          clash "${name}.${entry}" (snakeKeys cfg.${name}.${entry}) (lib.optionalAttrs (lib.isAttrs given) given)
+        else
+          [ (instead "${name}.${entry}" "adds to ${option name}") ]
       )
-      [
-        "stateDir"
-        "intentDir"
-        "database"
-      ];
+    ) [
+      "lanes"
+      "queues"
+      "repositories"
+      "runtimes"
+    ];
 
   # --- not wrong, but worth a word ----------------------------------------------------------------------------------
 
@@ -368,7 +467,10 @@ in
     ++ repositories
     ++ references
     ++ deploy
-    ++ host;
+    ++ host
+    ++ resolver
+    ++ places
+    ++ hatch;
 
   warnings =
     lib.optional
@@ -378,6 +480,13 @@ in
       "${option "repositories.${lib.head flakeChecks}.checks"}: runs `nix flake`, but nix.settings.experimental-features does not hold nix-command and flakes; add them"
     ++ lib.optional (!(config.users.users ? ${cfg.board.owner}))
       "${option "board.owner"}: this configuration declares no user `${cfg.board.owner}`; nobody can release anything until there is one"
+    ++
+      lib.optional
+        (
+          config.security.sudo.enable && config.security.sudo.execWheelOnly
+          || config.security.sudo-rs.enable && config.security.sudo-rs.execWheelOnly
+        )
+        "${option "board.group"}: execWheelOnly keeps everybody who is not in wheel from sudo, and so from `board`; put the members of `${cfg.board.group}` into wheel too, or set security.sudo.execWheelOnly to false"
     ++ map (name: "${option "credentials.${name}"}: nothing uses it; remove it or name it where it belongs") (
       lib.subtractLists used (lib.attrNames cfg.credentials)
     )

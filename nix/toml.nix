@@ -8,6 +8,14 @@ let
       lib.stringToCharacters name
     );
   withoutNulls = lib.filterAttrs (_: value: value != null);
+  deeplyWithoutNulls =
+    value:
+    if lib.isAttrs value then
+      lib.mapAttrs (_: deeplyWithoutNulls) (withoutNulls value)
+    else if lib.isList value then
+      map deeplyWithoutNulls (lib.filter (entry: entry != null) value)
+    else
+      value;
 
   # A section's keys are ours and change their spelling; the keys of `names` are the user's and keep it.
   section = names: lib.mapAttrs' (key: value: {
@@ -35,6 +43,8 @@ let
     );
 in
 {
+  inherit snake;
+
   # A runtime that nobody gave a program is not there, rather than one that fails at the first run.
   usable = lib.filterAttrs (_: runtime: command runtime != null);
 
@@ -54,5 +64,5 @@ in
       split = plain cfg.split;
       deploy = plain cfg.deploy;
       notifications = plain cfg.notifications;
-    } (lib.filterAttrsRecursive (_: value: value != null) cfg.extraSettings);
+    } (deeplyWithoutNulls cfg.extraSettings);
 }

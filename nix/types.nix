@@ -138,9 +138,40 @@ rec {
       description = "attribute set of ${type.description}, keyed by names of environment variables";
     };
   isVariable = value: builtins.match "[A-Za-z_][A-Za-z0-9_]{0,127}" value != null;
-  memory = matching "size such as 8G, or a percentage of the machine's memory" "[0-9]+[KMGT]?|[0-9]{1,2}%|100%";
-  address = matching "IP address or prefix" "[0-9a-fA-F:.]+(/[0-9]{1,3})?|localhost|link-local|multicast|any";
-  unitName = matching "systemd unit name" "[A-Za-z0-9:_.@\\-]+\\.(service|target)";
+  memory = matching "size such as 8G, or a percentage of the machine's memory" "[1-9][0-9]{0,15}[KMGT]?|[1-9][0-9]?%|100%";
+  # systemd only warns of one that it can't read, and leaves it out.
+  address = named "IP address, with a prefix length or without, or localhost, link-local, multicast or any" (
+    types.addCheck types.str isAddress
+  );
+  isAddress =
+    value:
+    let
+      group = "[0-9a-fA-F]{1,4}";
+      colons = lib.length (lib.splitString ":" value) - 1;
+      isV6 =
+        colons <= 7
+        && (
+          builtins.match "(${group}:){7}${group}(/[0-9]{1,3})?" value != null
+          || builtins.match "((${group}:)*${group})?::((${group}:)*${group})?(/[0-9]{1,3})?" value != null
+        );
+      isV4 = builtins.match "(${octet}\\.){3}${octet}(/[0-9]{1,3})?" value != null;
+      length = builtins.match ".*/([1-9]?[0-9]|1[0-9][0-9])" value;
+      fits = most: !lib.hasInfix "/" value || length != null && lib.toInt (lib.head length) <= most;
+    in
+    builtins.stringLength value <= 64
+    && (
+      builtins.elem value [
+        "localhost"
+        "link-local"
+        "multicast"
+        "any"
+      ]
+      || isV4 && fits 32
+      || isV6 && fits 128
+    );
+  octet = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+  # A template without an instance can't be started.
+  unitName = matching "name of a systemd service or target that can be started" "[A-Za-z0-9:_.-]{1,120}(@[A-Za-z0-9:_.-]{1,120})?\\.(service|target)";
   extraSettings =
     let
       value = types.nullOr (

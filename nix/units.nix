@@ -10,6 +10,12 @@ let
   hardening = import ./hardening.nix;
 
   stateDir = cfg.board.stateDir;
+  databaseDir = lib.mapNullable (url: dirOf (lib.removePrefix "sqlite:///" url)) cfg.board.database;
+  written = unique [
+    stateDir
+    cfg.board.intentDir
+    databaseDir
+  ];
   bells = "${stateDir}/doorbells";
   failures = "${stateDir}/failures";
   buildDir = "/var/lib/intent-board-build";
@@ -87,7 +93,7 @@ let
     unitConfig = {
       X-StopOnRemoval = false;
       StartLimitIntervalSec = 0;
-      RequiresMountsFor = stateDir;
+      RequiresMountsFor = lib.concatStringsSep " " written;
     };
   };
   # A unit that fails at once with its bell still ringing would start hundreds of times a second, until systemd gives
@@ -114,11 +120,7 @@ let
     User = serviceUser;
     Group = cfg.board.group;
     WorkingDirectory = stateDir;
-    ReadWritePaths = unique [
-      stateDir
-      cfg.board.intentDir
-      (lib.mapNullable (url: dirOf (lib.removePrefix "sqlite:///" url)) cfg.board.database)
-    ];
+    ReadWritePaths = written;
   };
   program = name: "${cfg.package}/bin/${name}";
   configured = "--config ${cfg.configFile}";
@@ -161,7 +163,7 @@ let
     after = [ "systemd-tmpfiles-setup.service" ];
     unitConfig = {
       StartLimitIntervalSec = 0;
-      RequiresMountsFor = stateDir;
+      RequiresMountsFor = lib.concatStringsSep " " written;
     };
     pathConfig = {
       # Level-triggered: a file that is there when the service ends starts it again, so no ring is lost.
@@ -196,8 +198,7 @@ let
         StateDirectory = "intent-board-deploy";
         StateDirectoryMode = "0700";
         # What goes into the store goes through the daemon; the activation runs in a unit of its own.
-        ReadWritePaths = [
-          stateDir
+        ReadWritePaths = written ++ [
           buildDir
           "/nix/var/nix/profiles"
           "-/run/nixos"
@@ -220,7 +221,7 @@ in
         wantedBy = [ "intent-board.target" ];
         after = [ "systemd-tmpfiles-setup.service" ];
         inherit environment onFailure;
-        unitConfig.RequiresMountsFor = stateDir;
+        unitConfig.RequiresMountsFor = lib.concatStringsSep " " written;
         serviceConfig =
           hardening.local
           // asService
@@ -239,7 +240,7 @@ in
         inherit environment path onFailure;
         unitConfig = {
           StartLimitIntervalSec = 0;
-          RequiresMountsFor = stateDir;
+          RequiresMountsFor = lib.concatStringsSep " " written;
         };
         serviceConfig =
           hardening.local
@@ -366,6 +367,7 @@ in
       ${bells} = mine "0700";
       ${failures} = mine "0700";
     }
+    // lib.optionalAttrs (databaseDir != null) { ${databaseDir} = mine "0700"; }
     // lib.optionalAttrs (cfg.board.intentDir != null) {
       # For the group to read; only the board writes there.
       ${cfg.board.intentDir} = mine "0750";

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
+UPSTREAM = Path("/usr/lib/systemd/system")
+#: Keys of newer systemd versions than the oldest this runs on; an older one ignores them.
+SINCE = {"RestartSteps": 254, "RestartMaxDelaySec": 254}
 #: The least that a host must say.
 MINIMAL = """
   services.intent-board = {
@@ -128,5 +132,53 @@ def words(nix: Nix) -> Faults:
             return "\n".join(nix.settings(body)["faults"])
         except Refused as error:
             return str(error)
+
+    return said
+
+
+def _file(path: Path, text: str, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+@pytest.fixture(scope="session")
+def make_tree(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, str]], Path]:
+    """A root directory with these units, stubs of their programs, and systemd's own units."""
+
+    def make(units: dict[str, str]) -> Path:
+        root = tmp_path_factory.mktemp("root")
+        programs = {"/bin/true", "/usr/bin/true"}
+        for name, text in units.items():
+            _file(root / "etc/systemd/system" / name, text)
+            lines = [line for line in text.splitlines() if line.startswith("ExecStart=")]
+            programs |= {shlex.split(line.split("=", 1)[1])[0] for line in lines}
+        for program in programs:
+            _file(root / program.lstrip("/"), "#!/bin/sh\n", 0o755)
+        upstream = root / "usr/lib/systemd/system"
+        upstream.mkdir(parents=True)
+        for unit in UPSTREAM.iterdir():
+            if unit.is_file() and unit.suffix in {".target", ".slice", ".mount"}:
+                shutil.copy(unit, upstream / unit.name, follow_symlinks=False)
+        _file(upstream / "nix-daemon.socket", "[Socket]\nListenStream=/run/x\n")
+        for name in ("nix-daemon.service", "systemd-tmpfiles-setup.service", "page@.service"):
+            _file(upstream / name, "[Service]\nExecStart=/bin/true\n")
+        return root
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def verify() -> Callable[[Path, Iterable[str]], list[str]]:
+    """What `systemd-analyze verify` finds in a tree's units; a failure without a word is one too."""
+
+    def said(tree: Path, units: Iterable[str]) -> list[str]:
+        names = [name.replace("@.", "@example.") for name in units]
+        command = ["systemd-analyze", "verify", f"--root={tree}", "--man=no", *names]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        version = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True, check=True).stdout
+        newer = {key for key, since in SINCE.items() if int(version.split()[1].split(".")[0]) < since}
+        words = [line for line in done.stderr.splitlines() if not any(f"'{key}'" in line for key in newer)]
+        return words or ["it failed"] * (done.returncode != 0)
 
     return said

@@ -231,6 +231,12 @@ in
         type = types.package;
         default = fake "nix";
       };
+      nix.enable = flag true;
+      networking.nameservers = mkOption {
+        type = types.listOf types.str;
+        default = [ ];
+      };
+      networking.resolvconf.useLocalResolver = flag false;
       nix.settings = mkOption {
         type = types.attrs;
         default = { };
@@ -238,8 +244,10 @@ in
       boot.kernel.sysctl = anything;
       security.allowUserNamespaces = flag true;
       security.sudo.enable = flag true;
+      security.sudo.execWheelOnly = flag false;
       security.sudo.extraRules = rules;
       security.sudo-rs.enable = flag false;
+      security.sudo-rs.execWheelOnly = flag false;
       security.sudo-rs.extraRules = rules;
       services.resolved.enable = flag false;
       system.build = mkOption {

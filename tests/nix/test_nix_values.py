@@ -315,6 +315,72 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
     "memory in words": ('units.memoryMax = "lots";', "units.memoryMax", "not of type"),
     "address that is none": ('units.allowedAddresses = [ "%H" ];', "units.allowedAddresses", "not of type"),
     "hook that is no unit": ('units.onFailure = [ "mail me" ];', "units.onFailure", "not of type"),
+    "memory of nothing": ('units.memoryMax = "0%";', "units.memoryMax", "not of type"),
+    "address beyond its bounds": (
+        'units.allowedAddresses = [ "127.0.0.256" ];',
+        "units.allowedAddresses",
+        "not of type",
+    ),
+    "prefix beyond its bounds": (
+        'units.allowedAddresses = [ "127.0.0.0/33" ];',
+        "units.allowedAddresses",
+        "not of type",
+    ),
+    "address of colons": ('units.allowedAddresses = [ ":::" ];', "units.allowedAddresses", "not of type"),
+    "hook that is a template": ('units.onFailure = [ "page@.service" ];', "units.onFailure", "not of type"),
+    "state in a directory of the system": ('board.stateDir = "/var/lib";', "board.stateDir", "belongs to the system"),
+    "state that no boot finds again": ('board.stateDir = "/run/board";', "board.stateDir", "belongs to the system"),
+    "state where every unit has its own": ('board.stateDir = "/tmp/board";', "board.stateDir", "which no unit"),
+    "state in the deployer's directory": (
+        'board.stateDir = "/var/lib/intent-board-deploy/board";',
+        "board.stateDir",
+        "belongs to the system",
+    ),
+    "store in a directory of the system": (
+        'board.database = "sqlite:////srv/board.sqlite3";',
+        "board.database",
+        "belongs to the system",
+    ),
+    "intents in the state": (
+        'board.intentDir = "/var/lib/intent-board";',
+        "board.intentDir",
+        "which only the service may enter",
+    ),
+    "store among the intents": (
+        'board = { intentDir = "/srv/intents"; database = "sqlite:////srv/intents/b.sqlite3"; };',
+        "board.database",
+        "which the group may read",
+    ),
+    "role text in the home of a person": (
+        'roles.builder.contract = "/home/lukas/builder.md";',
+        "roles.builder.contract",
+        "which no unit",
+    ),
+    "repository in the directory of temporary files": (
+        'repositories.website.remoteUrl = "/tmp/website.git";',
+        "repositories.website.remoteUrl",
+        "which no unit",
+    ),
+    "state moved behind the units' back": (
+        'extraSettings.board.state_dir = "/srv/other";',
+        "extraSettings.board.state_dir",
+        "set it there",
+    ),
+    "intents moved behind the units' back": (
+        'extraSettings.board.intent_dir = "/srv/other";',
+        "extraSettings.board.intent_dir",
+        "set it there",
+    ),
+    "slots that no unit serves": (
+        "extraSettings.queues.review.slots = 3;",
+        "extraSettings.queues.review.slots",
+        "set it there",
+    ),
+    "lane that no unit serves": (
+        'extraSettings.lanes.neu = { phase = "in_umsetzung"; runtime = "codex"; model = "gpt-5.6-luna"; };',
+        "extraSettings.lanes.neu",
+        "set it there",
+    ),
     "tick every second": ("units.tickSeconds = 1;", "units.tickSeconds", "between 5 and 3600"),
 }
 
@@ -331,6 +397,22 @@ WRONG_HOST: dict[str, tuple[str, str, str]] = {
         'boot.kernel.sysctl."kernel.unprivileged_userns_clone" = false;',
         "board.sandbox",
         "unprivilegedUsernsClone",
+    ),
+    "resolver that workers do not reach": (
+        'networking.nameservers = [ "127.0.0.1" ];',
+        "units.allowedAddresses",
+        "no agent finds its provider",
+    ),
+    "resolver that the host starts itself": (
+        "networking.resolvconf.useLocalResolver = true;",
+        "units.allowedAddresses",
+        "127.0.0.1",
+    ),
+    "nothing that builds": (
+        "nix.enable = false; services.intent-board.repositories.website = "
+        '{ remoteUrl = "https://forge.example.org/website.git"; nixDaemon = true; };',
+        "services.intent-board.enable",
+        "nix.enable",
     ),
     "service trusted by nix": (
         'nix.settings.trusted-users = [ "root" "intent-board" ];',
@@ -376,6 +458,7 @@ def test_the_program_refuses_what_the_module_refuses_of_its_file(nix: Any, refus
     """Where the module's own assertion speaks about the file, the program says the same of it: neither is laxer."""
     only_nix = re.compile(
         r"credential|store|/home|/root|host that this is not|specifier|owner who is|program|two dep|nobody gave"
+        r"|^(state|intents|slots|lane|role text|repository) (in|that|where|moved|below) (a|the|no|every|unit|behind)"
     )
     laxer, compared = [], 0
     for what, (body, option, _) in WRONG_BOARD.items():
@@ -492,6 +575,12 @@ def test_what_is_not_wrong_but_unwise_is_warned_of(nix: Any, what: str) -> None:
     said = nix.settings(body)
     assert said["faults"] == []
     assert any(option in warning for warning in said["warnings"]), said["warnings"]
+
+
+def test_sudo_for_wheel_alone_is_warned_of(host: Callable[[str], Any]) -> None:
+    for sudo in ("sudo", "sudo-rs"):
+        said = host(f"security.{sudo} = {{ enable = true; execWheelOnly = true; }};")
+        assert any("board.group" in warning and "wheel" in warning for warning in said["warnings"])
 
 
 def test_an_owner_whom_nobody_declares_is_warned_of(nix: Any) -> None:

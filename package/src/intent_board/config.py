@@ -439,7 +439,7 @@ def _faults(raw: Mapping[str, Any]) -> list[str]:
         if key in raw:
             _collect(key, raw[key], parts, faults)
         elif key != "board":
-            parts[key] = BoardConfig.model_fields[key].get_default(call_default_factory=True)
+            parts[key] = BoardConfig.model_fields[key].get_default(call_default_factory=True, validated_data={})
     return list(dict.fromkeys(faults + _crossed(parts)))
 
 
