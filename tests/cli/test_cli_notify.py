@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from serving import serving
 
 SECRET = "tOkEn-of-the-service"
 
@@ -37,12 +37,8 @@ class Takes(BaseHTTPRequestHandler):
 def service() -> Iterator[Service]:
     server = Service(("127.0.0.1", 0), Takes)
     server.taken = []
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 @pytest.fixture

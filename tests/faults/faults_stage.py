@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from scripted_board import scripted_board
 
 from intent_board import boundaries, sandbox
 from intent_board.board.model import PARKED, JobState, Phase, Refused, Status
@@ -78,36 +79,10 @@ class Stage:
 
     @staticmethod
     def _raw(top: Path, remote: Path) -> dict[str, Any]:
-        profile = {"runtime": "command", "model": "small", "iteration_limit": 5}
-        asks = {"runtime": "command", "model": "small"}
-        return {
-            "board": {
-                "owner": OWNER,
-                "state_dir": str(top / "state"),
-                "sandbox": "when_available",
-                "default_repository": "repo",
-            },
-            "lanes": {
-                "schwer": {"phase": "in_umsetzung", **profile},
-                "leicht": {"phase": "in_umsetzung_leicht", **profile},
-            },
-            "model_pools": {"command": ["small", "large"]},
-            "runtimes": {
-                "command": {"kind": "command", "command": [system_python(), str(AGENT)], "network": False}
-            },
-            "queues": {
-                "operator": {"role": "operator", **asks},
-                "review": {"role": "reviewer"},
-                "publish": {"role": "publish"},
-                "repair": {"role": "fixer"},
-                "inspect": {"role": "inspector", **asks},
-                "split": {"role": "planner", **asks},
-                "deploy": {"role": "deploy"},
-            },
-            "repositories": {
-                "repo": {"remote_url": f"file://{remote}", "branch": "main", "checks": [["test", "-e", "README.md"]]}
-            },
-        }  # fmt: skip
+        agent = [system_python(), str(AGENT)]
+        raw = scripted_board(OWNER, top / "state", agent, "repo", remote, ["test", "-e", "README.md"])
+        raw["runtimes"]["command"]["network"] = False
+        return raw
 
     @property
     def remote(self) -> Path:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from notify_bench import Bench, Handler, Place, Server, configured
+from serving import serving
 
 from intent_board.store import open_store
 
@@ -17,12 +17,8 @@ def place() -> Iterator[Place]:
     made = Place()
     server = Server(("127.0.0.1", 0), Handler)
     server.place, made.port = made, server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield made
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield made
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_board import scripted_board
 
 from intent_board import sandbox
 from intent_board.board.model import Card, Job
@@ -106,29 +107,11 @@ class Bench:
         self.use(Credentials())
 
     def _config(self) -> BoardConfig:
-        lane = {"runtime": "command", "model": "small", "iteration_limit": 5}
-        asks = {"runtime": "command", "model": "small", "iteration_limit": 5}
-        raw: dict[str, Any] = {
-            "board": {"owner": OWNER, "state_dir": str(self.top / "state"), "sandbox": "when_available"},
-            "lanes": {
-                "schwer": {"phase": "in_umsetzung", **lane},
-                "leicht": {"phase": "in_umsetzung_leicht", **lane, "concurrency": 2},
-            },
-            "model_pools": {"command": ["small", "large"]},
-            "runtimes": {"command": {"kind": "command", "command": [boxed_python(), str(self.top / "agent.py")]}},
-            "queues": {
-                "operator": {"role": "operator", **asks},
-                "review": {"role": "reviewer", "iteration_limit": 5},
-                "publish": {"role": "publish"},
-                "repair": {"role": "fixer"},
-                "inspect": {"role": "inspector", **asks},
-                "split": {"role": "planner", **asks},
-                "deploy": {"role": "deploy"},
-            },
-            "repositories": {
-                "demo": {"remote_url": f"file://{self.remote}", "branch": "main", "checks": [["sh", "check.sh"]]}
-            },
-        }
+        agent = [boxed_python(), str(self.top / "agent.py")]
+        raw = scripted_board(OWNER, self.top / "state", agent, "demo", self.remote, ["sh", "check.sh"])
+        raw["lanes"]["leicht"]["concurrency"] = 2
+        for queue in ("operator", "review", "inspect", "split"):
+            raw["queues"][queue]["iteration_limit"] = 5
         for key, value in self.changes.items():
             table, _, name = key.rpartition(".")
             place = raw
@@ -182,6 +165,16 @@ class Bench:
         """A card by hand, dispatched to its Builder."""
         self._submit(slug, OWNER, "build_by_hand", {"lane": "schwer", "write_scope": list(scope)})
         return self.ticked(slug)
+
+    def at_its_limit(self) -> Card:
+        """First run and flat retry both reached the limit."""
+        self.building()
+        self.agent("while True: step(); time.sleep(0.01)")
+        self.drained("builder-schwer")
+        self.ticked()
+        card = self.drained("builder-schwer")
+        assert (card.phase, card.status) == ("klaerung_reparatur", "limit_reached")
+        return card
 
     def ticked(self, slug: str = "greet") -> Card:
         tick_once(self.config, self.store, self.context.workspace, time.time())

@@ -59,12 +59,7 @@ def test_a_limit_keeps_the_tree_and_hands_its_report_to_the_next_session(bench: 
 
 
 def test_a_limit_without_a_rung_left_ends_at_a_person(bench: Bench) -> None:
-    bench.building()
-    bench.agent("while True: step(); time.sleep(0.01)")
-    bench.drained("builder-schwer")
-    bench.ticked()
-    card = bench.drained("builder-schwer")
-    assert (card.phase, card.status) == ("klaerung_reparatur", "limit_reached")
+    bench.at_its_limit()
     assert len(bench.attached("interim_report")) == 2
 
 

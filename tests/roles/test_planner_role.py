@@ -12,24 +12,13 @@ CHILD = "===CHILD===\\nslug: {slug}\\n# Intent: {slug}\\n\\n" + CRITERIA + "===E
 TWO = CHILD.format(slug="greet-a") + CHILD.format(slug="greet-b")
 
 
-def at_its_limit(bench: Bench) -> Card:
-    """First run and flat retry both reached the limit."""
-    bench.building()
-    bench.agent("while True: step(); time.sleep(0.01)")
-    bench.drained("builder-schwer")
-    bench.ticked()
-    card = bench.drained("builder-schwer")
-    assert (card.phase, card.status) == ("klaerung_reparatur", "limit_reached")
-    return card
-
-
 def planned(bench: Bench, report: str) -> Card:
     bench.agent(f"step(); final('===SPLIT-REPORT===\\n{report}===END-SPLIT-REPORT===')")
     return bench.drained("split")
 
 
 def test_the_children_take_lane_and_scope_and_are_independent(bench: Bench) -> None:
-    before = at_its_limit(bench)
+    before = bench.at_its_limit()
     bench.store.happen("greet", "split", actor=OWNER)
     assert bench.store.card("greet").phase == before.phase
     card = planned(bench, TWO)
@@ -42,7 +31,7 @@ def test_the_children_take_lane_and_scope_and_are_independent(bench: Bench) -> N
 
 
 def test_the_planner_sees_the_interim_reports(bench: Bench) -> None:
-    at_its_limit(bench)
+    bench.at_its_limit()
     bench.store.happen("greet", "split", actor=OWNER)
     label = "Report of an earlier attempt that did not get to its end"
     bench.agent(f"""
@@ -68,7 +57,7 @@ final("===SPLIT-REPORT===\\n" + {CHILD!r}.replace("\\\\n", "\\n").format(slug=sl
 )
 def test_a_wrong_report_creates_no_child_and_is_kept(bench: Bench, report: str) -> None:
     bench.submit("taken")
-    before = at_its_limit(bench)
+    before = bench.at_its_limit()
     bench.store.happen("greet", "split", actor=OWNER)
     card = planned(bench, report)
     assert (card.phase, card.status, card.kind) == (before.phase, before.status, before.kind)
