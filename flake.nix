@@ -97,6 +97,7 @@
         }
       );
 
-      formatter = perSystem "formatter" (_: pkgs: pkgs.nixfmt-tree);
+      # A derivation for each system, or nothing: nix takes no empty set for a formatter.
+      formatter = lib.optionalAttrs packaged (perSystem "formatter" (_: pkgs: pkgs.nixfmt-tree));
     };
 }

@@ -198,7 +198,9 @@ let
       parsed = builtins.match "([a-z+]+://)?(.*)" long;
       parts = lib.filter (part: part != "" && part != ".") (lib.splitString "/" (lib.elemAt parsed 1));
     in
-    toString (lib.elemAt parsed 0) + lib.removeSuffix ".git" (lib.concatStringsSep "/" parts);
+    toString (lib.elemAt parsed 0)
+    + lib.optionalString (lib.hasPrefix "/" long) "/"
+    + lib.removeSuffix ".git" (lib.concatStringsSep "/" parts);
   repositories = each cfg.repositories (
     name: repository:
     let
@@ -213,6 +215,20 @@ let
       must not be a git remote helper; give the plain URL''
     ++ unless (builtins.match "[a-z+]*://[^/@]*:[^/]*@.*" repository.remoteUrl == null) "${path}.remoteUrl" ''
       holds a password, which everybody could read in the Nix store; put it into a file and name it with ${option "${path}.credential"}''
+    ++ unless (transport repository.remoteUrl != "unknown") "${path}.remoteUrl" ''
+      has a transport that is not supported; use ssh, https or an absolute path''
+    ++ unless (transport repository.remoteUrl != "relative") "${path}.remoteUrl" ''
+      must be an absolute path: any other would be looked for wherever a process happens to start''
+    ++ lib.concatMap
+      (
+        key:
+        unless (repository.${key} == null || transport repository.remoteUrl != "unprotected") "${path}.${key}" ''
+          would be sent unprotected to ${option "${path}.remoteUrl"}; use https there''
+      )
+      [
+        "credential"
+        "fetchCredential"
+      ]
     ++ unless (!isHidden (lib.removePrefix "file://" repository.remoteUrl)) "${path}.remoteUrl" ''
       ${hidden}; move the repository, to /srv for example''
     ++ unless (!isSsh repository.remoteUrl || repository.fetchCredential != null) "${path}.fetchCredential" ''
@@ -236,6 +252,25 @@ let
     ++ unless (repository.knownHosts == null || !isHidden repository.knownHosts) "${path}.knownHosts" ''
       ${hidden}; move the file or use a path literal''
   );
+  transport =
+    url:
+    let
+      is = pattern: builtins.match pattern (lib.toLower url) != null;
+    in
+    if is "file://[^/].*|file://" then
+      "relative"
+    else if is "(http|git)://([^/@]*@)?(localhost|127[.]0[.]0[.]1|\\[::1])([/:].*)?" then
+      "here"
+    else if is "(http|git)://.*" then
+      "unprotected"
+    else if is "(file|ssh|git[+]ssh|ssh[+]git|https)://.*" then
+      "known"
+    else if is "[a-z][a-z0-9+.-]*://.*" then
+      "unknown"
+    else if is "/.*|[^/]*:.*" then
+      "known"
+    else
+      "relative";
   isSsh = url: builtins.match "(git[+])?ssh([+]git)?://.*|[^/:]+:[^/].*|[^/:]+:/[^/].*" url != null;
   # Such a path stands in the publish units, as one that may be written.
   plainOrRemote =

@@ -87,3 +87,13 @@ def test_nix_flake_check_works_offline_with_only_a_lib(nix: Any, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert "has no packages, so packages.x86_64-linux is left out" in done.stderr
     assert "intent-board-example" in done.stderr
+    shown = subprocess.run(
+        ["nix", "flake", "show", *command[3:], f"path:{lib}", f"git+file://{ROOT}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "intent-board-options-doc" in shown.stdout

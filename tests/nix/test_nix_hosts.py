@@ -66,7 +66,6 @@ HOSTS: dict[str, tuple[str, str]] = {
     "a group that the host declares": ('board.group = "board";', "users.groups.board.gid = 4711;"),
     "everybody of wheel": ('board.group = "wheel";', 'nix.settings.trusted-users = [ "root" "lukas" ];'),
     "sudo-rs": ("", "security.sudo.enable = false; security.sudo-rs.enable = true;"),
-    "both sudos": ("", "security.sudo-rs.enable = true;"),
     "a disk of its own": ('board.stateDir = "/data/intent-board"; board.intentDir = "/data/intents";', ""),
     "state, intents and store apart": (
         'board = { stateDir = "/srv/board"; intentDir = "/srv/intents"; database = "sqlite:////srv/store/b.sqlite3"; };'

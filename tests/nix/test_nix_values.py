@@ -240,6 +240,22 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
         "repositories.website.remoteUrl",
         "not of type",
     ),
+    "remote by a relative path": (
+        'repositories.website.remoteUrl = "website.git";',
+        "repositories.website.remoteUrl",
+        "must be an absolute path",
+    ),
+    "remote over a transport that git does not have": (
+        'repositories.website.remoteUrl = "svn://forge.example.org/website";',
+        "repositories.website.remoteUrl",
+        "not supported",
+    ),
+    "key over a line that everybody reads": (
+        'credentials.forge = "/run/secrets/forge";'
+        'repositories.website = { remoteUrl = "http://forge.example.org/website.git"; credential = "forge"; };',
+        "repositories.website.credential",
+        "sent unprotected",
+    ),
     "remote helper": (
         'repositories.website.remoteUrl = "ext::sh -c evil";',
         "repositories.website.remoteUrl",

@@ -7,8 +7,10 @@ opposite is only allowed where STRICTER has the reason.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
@@ -153,3 +155,69 @@ def test_the_module_and_the_program_judge_alike(
     assert (taken_by_nix_alone, taken_by_the_program_alone) == ([], [])
     assert taken > 0
     assert taken < len(samples[key])
+
+
+#: Fewer of them, since each is an entry of its own here.
+SHORT = [
+    "",
+    *WORDS.split(),
+    *(f"a{odd}b" for odd in ODD[::5]),
+    *(sign * n for n in LENGTHS[:12] for sign in ("a", "/a")),
+]
+NAMES = list(dict.fromkeys(SHORT))
+
+
+def test_names_of_entries_are_judged_alike(nix: Any, tmp_path: Path) -> None:
+    """The keys of tables are no values of an option; the module's assertions look at them."""
+    file = tmp_path / "names.json"
+    file.write_text(json.dumps(NAMES))
+    entry = '{ phase = "in_umsetzung"; runtime = "codex"; model = "gpt-5.6-luna"; }'
+    lanes = f"lib.genAttrs (builtins.fromJSON (builtins.readFile {file})) (_: {entry})"
+    body = f'services.intent-board = {{ enable = true; board.owner = "lukas"; lanes = {lanes}; }};'
+    faults = nix.host(body, "all.faults")
+    refused = {name for name in NAMES if any(f'.lanes."{name}": the name must' in fault for fault in faults)}
+    assert set(NAMES) - refused == {name for name in NAMES if _fits(config.Name, name)}
+
+
+ADDRESSES = """
+    https://a/b.git https://a/b https://a/b/ https://A/b https://u@a/b https://u:p@a/b https://:p@a/b
+    https://a:443/b ssh://a/b ssh://git@a/b.git ssh://git@a/b git@a:b git@a:b.git git@a:/b a:b a:/b a:b/
+    git+ssh://git@a/b ssh+git://git@a/b git://a/b http://a/b http://localhost/b http://localhost:80/b
+    http://127.0.0.1:80/b http://[::1]:80/b http://localhost.a/b HTTP://a/b http://u@localhost/b http://a@b@c/d
+    ftp://a/b svn://a/b rsync://a/b a+b://c HTTPS://a/b ext::a a::b a/b::c ://a a//b ./a ../a /srv/a /srv/a/
+    /srv/a.git /srv//a /srv/./a /srv/a/. file:///srv/a file:///srv/a.git file://srv/a file:// file:/srv/a file:a
+    FILE:///srv/a 1a://b a-b://c [::1]:a [a:b]:c
+"""
+REMOTES = [*(text for text in SHORT if _fits(config.Line, text)), *ADDRESSES.split()]
+
+
+def test_remotes_are_judged_alike(nix: Any, tmp_path: Path) -> None:
+    """Each as a repository of its own, with its keys: refused by the module and by the program, or by neither."""
+    file = tmp_path / "remotes.json"
+    remotes = {f"r{number}": url for number, url in enumerate(dict.fromkeys(REMOTES)) if not url.startswith("-")}
+    file.write_text(json.dumps(remotes))
+    said = nix.settings(
+        f"""
+        credentials = {{ key = "/run/secrets/key"; read = "/run/secrets/read"; }};
+        repositories =
+          lib.mapAttrs (_: remoteUrl: {{ inherit remoteUrl; credential = "key"; fetchCredential = "read"; }})
+          (builtins.fromJSON (builtins.readFile {file}));
+        """
+    )
+    only_nix = ("of which no unit of the board", "characters that a unit file")
+    twins = "is the same place as"
+    by_nix, alike_to_nix = set(), set()
+    for fault in said["faults"]:
+        name = fault.split(".repositories.")[1].split(".")[0]
+        if twins in fault:
+            alike_to_nix.add(name)
+        elif not any(word in fault for word in only_nix):
+            by_nix.add(name)
+    with pytest.raises(config.ConfigError) as caught:
+        config.parse(said["settings"])
+    places = Counter(config._place(url) for url in remotes.values())
+    by_program = {line.split(".")[1] for line in caught.value.faults if twins not in line}
+    assert {remotes[name] for name in by_nix} == {remotes[name] for name in by_program}
+    sound = set(remotes) - by_nix
+    alike = {name for name in sound if places[config._place(remotes[name])] > 1}
+    assert {remotes[name] for name in alike_to_nix & sound} == {remotes[name] for name in alike}

@@ -590,13 +590,29 @@ def _roles(parts: Mapping[str, Any]) -> Iterator[Fault]:
             yield f"roles.{name}", f"there is no such role; the roles are: {', '.join(MODEL_ROLES)}"
 
 
+_TRANSPORTS = frozenset({"file", "ssh", "git+ssh", "ssh+git", "https", "http", "git"})
+
+
 def _wrong_remote(url: str) -> str | None:
     if url.startswith("-") or "::" in url.split("/")[0]:
         return "must not be an option or a git remote helper"
     # This file is readable by everybody; a secret reaches a process as a systemd credential.
     if re.match(r"[a-z+]+://[^/@]*:[^/]*@", url):
         return "must not hold a password; set the repository's credential instead"
+    transport = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", url)
+    if transport and transport[1].lower() not in _TRANSPORTS:
+        return f"has the transport {transport[1]!r}, which is not supported; use ssh, https or a path"
+    is_path = transport[1].lower() == "file" if transport else ":" not in url.split("/")[0]
+    # Any other path would be looked for wherever a process happens to start.
+    if is_path and not url[transport.end() if transport else 0 :].startswith("/"):
+        return "must be an absolute path"
     return None
+
+
+def _unprotected(url: str) -> bool:
+    """Whether everybody on the way would see a secret that is sent to this address."""
+    address = re.match(r"(?:http|git)://(?:[^/@]*@)?(\[[^]/]*\]|[^/:]*)", url.lower())
+    return address is not None and address[1] not in {"localhost", "127.0.0.1", "[::1]"}
 
 
 def _place(url: str) -> str:
@@ -604,7 +620,7 @@ def _place(url: str) -> str:
     if found := re.fullmatch(r"([^/:]+):(?!//)(.*)", url):
         url = f"ssh://{found[1]}/{found[2]}"
     url = re.sub(r"(?<!:)/(?:\.?/)+", "/", url.removeprefix("file://"))
-    return url.rstrip("/").removesuffix(".git")
+    return re.sub(r"(?:/\.?)+$", "", url).removesuffix(".git")
 
 
 def _repositories(parts: Mapping[str, Any]) -> Iterator[Fault]:
@@ -615,6 +631,9 @@ def _repositories(parts: Mapping[str, Any]) -> Iterator[Fault]:
             continue
         if reason := _wrong_remote(repository.remote_url):
             yield f"repositories.{name}.remote_url", reason
+        for key in ("credential", "fetch_credential"):
+            if getattr(repository, key) is not None and _unprotected(repository.remote_url):
+                yield f"repositories.{name}.{key}", "would be sent unprotected to remote_url; use https there"
         place = _place(repository.remote_url)
         if place in seen:
             twin = f"repositories.{seen[place]}"
