@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from roles_bench import Bench, git
+from roles_bench import OWNER, Bench, git
 
 from intent_board.board.model import Refused
 from intent_board.roles import publish
@@ -44,6 +44,28 @@ def test_a_conflict_goes_to_a_person_with_its_paths(bench: Bench) -> None:
     assert "greeting.txt" in card.reason
     assert bench.attached("findings")[0]["detail"] == ["greeting.txt"]
     assert bench.tip == other
+
+
+def test_a_rebase_that_fails_without_a_conflict_is_said_and_loses_nothing(bench: Bench) -> None:
+    """Here an object is gone; a full disk or a killed git end the same way."""
+    card = bench.approved()
+    tip = bench.push("Elsewhere", other__txt="x")
+    mirror = bench.context.workspace.objects("demo").parent
+    # Their branch is known before the object goes, or git would miss it already while it fetches.
+    bench.context.workspace.fetch("demo")
+    tree = git("rev-parse", f"{card.commit}^{{tree}}", cwd=mirror)
+    (lost,) = mirror.glob(f"objects/{tree[:2]}/{tree[2:]}")
+    content = lost.read_bytes()
+    lost.unlink()
+    after = bench.drained("publish")
+    assert (after.phase, after.status) == ("klaerung_reparatur", "publish_failed")
+    assert "conflict" not in after.reason and "git " in after.reason, after.reason
+    assert (bench.tip, after.commit) == (tip, card.commit)
+    assert bench.context.workspace.tree("greet") is not None, "the work is still there"
+    lost.write_bytes(content)
+    bench.store.happen("greet", "retry", actor=OWNER)
+    after = bench.drained("publish")
+    assert after.phase == "im_review" and after.base == tip, after.reason
 
 
 def test_after_a_conflict_the_card_is_built_afresh_from_the_tip(bench: Bench) -> None:

@@ -45,6 +45,12 @@ def test_a_text_names_the_markers_of_its_answer(role: str, markers: list[str]) -
     assert [marker for marker in markers if marker not in lines] == []
 
 
+@pytest.mark.parametrize("role", ["builder", "fixer"])
+def test_who_makes_files_is_told_how_a_flake_gets_to_see_them(role: str) -> None:
+    own = load(role, config()).own
+    assert "`git add" in own and "does not exist for `nix`" in own
+
+
 def test_an_override_is_used_and_recorded_by_version_and_hash(tmp_path: Path) -> None:
     file = tmp_path / "builder.md"
     file.write_text(GOOD)

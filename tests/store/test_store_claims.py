@@ -188,6 +188,18 @@ def test_a_cancelled_run_can_write_nothing(store: Store, board: Board) -> None:
     assert store.answers("lamp", claim.job.id)[0].stale
 
 
+def test_a_late_result_of_a_cancelled_run_does_not_end_the_run_that_took_its_place(store: Store, board: Board) -> None:
+    old = board.building()
+    sql(store, "UPDATE jobs SET state = 'cancelled' WHERE id = ?", old.job.id)
+    sql(store, "UPDATE cards SET phase = 'geplant', status = 'waiting_for_builder' WHERE slug = 'lamp'")
+    store.tick(time.time(), off_branch={})
+    before = store.card("lamp")
+    assert before.phase is Phase.IN_UMSETZUNG
+    assert not store.finish(old, "build_limit", {}, raw="too late")
+    assert store.card("lamp") == before
+    assert store.answers("lamp", old.job.id)[0].stale
+
+
 def test_nobody_works_in_a_tree_in_which_a_cancelled_worker_still_lives(store: Store, board: Board) -> None:
     old = board.building()
     sql(store, "UPDATE jobs SET state = 'cancelled' WHERE id = ?", old.job.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,40 @@ def test_nix_flake_check_works_on_the_checkout(tmp_path: Path) -> None:
     (tree / "x").write_text("1\n")
     (result,) = bench.workspace.run_checks("code", bench.commit(base).hash)
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.skipif(shutil.which("nix") is None, reason="nix is not installed here")
+def test_a_flake_sees_every_file_of_the_commit_and_a_clean_tree(tmp_path: Path) -> None:
+    """Nix hides what git does not track, and has no revision for a tree that differs from its commit."""
+    bench = make_bench(tmp_path)
+    bench.write(
+        {
+            "flake.nix": "{ outputs = { self }: { new = import ./new.nix; rev = self.sourceInfo.rev or null; }; }\n",
+            "a": "1\n",
+        }
+    )
+    tree, base = bench.clone()
+    (tree / "new.nix").write_text("{ answer = 42; }\n")
+    (tree / "a").write_text("2\n")
+    assert flake(tmp_path, tree, "new.answer") != "42", "an untracked file of the agent's tree is hidden from it"
+    git("add", "--intent-to-add", "new.nix", cwd=tree)
+    assert flake(tmp_path, tree, "new.answer") == "42", "the builder's text says how it is shown"
+    assert flake(tmp_path, tree, "rev") == "null"
+    commit = bench.commit(base).hash
+    checkout = bench.workspace.checkout("code", commit, "1-1")
+    assert flake(tmp_path, checkout, "new.answer") == "42"
+    assert flake(tmp_path, checkout, "rev") == f'"{commit}"'
+
+
+def flake(home: Path, tree: Path, attribute: str) -> str:
+    """An attribute of a flake, evaluated by a Nix that has a store of its own."""
+    own = {"PATH": os.environ["PATH"], "HOME": str(home), "NIX_STATE_DIR": str(home / "nix/state")}
+    done = subprocess.run(
+        ["nix", "--extra-experimental-features", "nix-command flakes", "--store", str(home / "nix"), "eval",
+         f"git+file://{tree}#{attribute}"],
+        env=own, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.strip() or done.stderr
 
 
 # --- checkouts of reading roles -------------------------------------------------------------------------------------
