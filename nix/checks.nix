@@ -331,8 +331,14 @@ let
 
   # --- the host ---------------------------------------------------------------------------------------------------
 
-  trusted = config.nix.settings.trusted-users or [ ];
-  allowed = config.nix.settings.allowed-users or [ "*" ];
+  # nix also reads `extra-…`, a list or one text.
+  users =
+    key: default:
+    lib.concatMap (names: lib.splitString " " names) (
+      lib.toList (config.nix.settings.${key} or default) ++ lib.toList (config.nix.settings."extra-${key}" or [ ])
+    );
+  trusted = users "trusted-users" [ ];
+  allowed = users "allowed-users" [ "*" ];
   sysctl = name: config.boot.kernel.sysctl.${name} or null;
   off = value: builtins.elem (toString value) [ "0" "" ] && value != null;
   daemon = lib.any (repository: repository.nixDaemon) (lib.attrValues cfg.repositories);
@@ -370,6 +376,15 @@ let
       ])
       "board.owner"
       "`${cfg.board.owner}` is no person; name the user who answers for the board"
+    ++ unless
+      (!builtins.elem cfg.board.group [
+        buildUser
+        "nixbld"
+        "nogroup"
+        "root"
+      ])
+      "board.group"
+      "`${cfg.board.group}` is a group of the system, which its members would then belong to; name another"
     ++ unless (config.nix.enable || !(daemon || cfg.deploy.repository != null)) "enable" ''
       repositories or the deployer build with nix; set nix.enable to true'';
 
@@ -511,6 +526,9 @@ in
     lib.optional
       (deployed != null && cfg.deploy.automatic && cfg.deploy.gate == "review" && deployed.protectedPaths == [ ])
       "${option "deploy"}: deployments are automatic after a review alone, and ${option "repositories.${cfg.deploy.repository}.protectedPaths"} is empty, so a reviewed commit can change the board's own limits; protect the file that configures the board, or set ${option "deploy.gate"} to \"owner\""
+    ++
+      lib.optional (deployed != null && !deployed.deploy)
+        "${option "deploy.repository"}: ${option "repositories.${cfg.deploy.repository}.deploy"} is false, so nothing is deployed; set it to true, or this to null"
     ++ lib.optional (flakeChecks != [ ] && !(lib.all (f: builtins.elem f features) [ "nix-command" "flakes" ]))
       "${option "repositories.${lib.head flakeChecks}.checks"}: runs `nix flake`, but nix.settings.experimental-features does not hold nix-command and flakes; add them"
     ++ lib.optional (!(config.users.users ? ${cfg.board.owner}))

@@ -100,7 +100,7 @@ HOSTS: dict[str, tuple[str, str]] = {
     ),
     "a daemon that lets few in": (
         PRIVATE + DEPLOYED,
-        'nix.settings.allowed-users = [ "@wheel" "intent-board" "intent-board-deploy" ];',
+        'nix.settings = { allowed-users = [ "@wheel" "intent-board" ]; extra-allowed-users = "intent-board-deploy"; };',
     ),
     "no nix": ("", "nix.enable = false;"),
 }

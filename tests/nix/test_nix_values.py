@@ -167,6 +167,8 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
     "role that does not exist": ("roles.tester = { };", "roles.tester", "no such role"),
     "empty owner": ('board.owner = lib.mkForce "";', "board.owner", "user or group name"),
     "owner who is the service": ('board.owner = lib.mkForce "intent-board";', "board.owner", "is no person"),
+    "group whose members are root's": ('board.group = "root";', "board.group", "group of the system"),
+    "group of the daemon's builders": ('board.group = "nixbld";', "board.group", "group of the system"),
     "state below /home": ('board.stateDir = "/home/lukas/board";', "board.stateDir", "which no unit"),
     "relative state": ('board.stateDir = "board";', "board.stateDir", "absolute"),
     "database of another kind": ('board.database = "postgresql:///board";', "board.database", "SQLite"),
@@ -435,6 +437,11 @@ WRONG_HOST: dict[str, tuple[str, str, str]] = {
         "services.intent-board.enable",
         "trusted-users",
     ),
+    "service trusted by nix, in addition": (
+        'nix.settings.extra-trusted-users = "root intent-board";',
+        "services.intent-board.enable",
+        "trusted-users",
+    ),
     "everybody trusted by nix": ('nix.settings.trusted-users = [ "*" ];', "services.intent-board.enable", "`*`"),
     "the board's group trusted by nix": (
         'nix.settings.trusted-users = [ "@intent-board" ];',
@@ -473,7 +480,7 @@ def test_a_wrong_value_is_refused_by_name(words: Callable[[str], str], what: str
 def test_the_program_refuses_what_the_module_refuses_of_its_file(nix: Any, refused: type[Exception]) -> None:
     """Where the module's own assertion speaks about the file, the program says the same of it: neither is laxer."""
     only_nix = re.compile(
-        r"credential|store|/home|/root|host that this is not|specifier|owner who is|program|two dep|nobody gave"
+        r"credential|store|/home|/root|host that this is not|specifier|owner who is|program|two dep|nobody gave|^group"
         r"|^(state|intents|slots|lane|role text|repository) (in|that|where|moved|below) (a|the|no|every|unit|behind)"
     )
     laxer, compared = [], 0
@@ -576,6 +583,7 @@ WARNED = {
         REPOSITORY + 'repositories.website.deploy = true; deploy.repository = "website";',
         "protectedPaths",
     ),
+    "deployed, and then not": (REPOSITORY + 'deploy.repository = "website";', "deploy.repository"),
     "credential that nothing uses": ('credentials.spare = "/run/secrets/spare";', "credentials.spare"),
     "variable that looks like a secret": ('runtimes.codex.environment.MY_TOKEN = "x";', "environment.MY_TOKEN"),
     "flakes that nix does not know": (
