@@ -49,6 +49,25 @@ def test_outages_wait_longer_each_time_up_to_the_bound(bench: Bench) -> None:
     assert bench.job().attempt == 1
 
 
+@pytest.mark.parametrize(
+    ("own", "waits"), [(1, [1, 120, 240, 480]), (300, [300, 300, 300, 480])], ids=["always soon", "a while"]
+)
+def test_a_provider_whose_own_time_does_not_hold_is_asked_less_and_less(
+    bench: Bench, own: int, waits: list[int]
+) -> None:
+    bench.building()
+    now, found = time.time() + 1000, []
+    for _ in waits:
+        bench.agent(f"say(type='error', outcome='rate_limited', text='slow down', retry_at={now + own})")
+        bench.context = replace(bench.context, now=lambda now=now: now)
+        claim = bench.store.claim("builder-schwer", only="greet")
+        assert claim is not None
+        worker.serve(claim, bench.context)
+        found.append(round(bench.job().not_before - now))
+        now = bench.job().not_before + 1
+    assert found == waits
+
+
 def test_bad_credentials_pause_the_runtime_and_say_so(bench: Bench) -> None:
     bench.building()
     bench.agent("say(type='error', outcome='bad_credentials', text='401')")

@@ -256,15 +256,20 @@ def failed(result: RunResult, reason: str) -> RunResult:
 
 
 def retry_time(claim: Claim, context: Context, retry_at: float | None) -> float:
-    """When a job that met an outage may run again: the provider's own time, else a doubling pause."""
-    scheduler = context.config.scheduler
-    if retry_at is not None and retry_at > context.now():
-        return retry_at
+    """When a job that met an outage may run again: at the provider's own time, else after a doubling pause.
+
+    A provider whose time came and that refuses again is not believed alone any more: the pause holds then, too, so
+    that one who always says "in a second" is not asked every second.
+    """
+    scheduler, now = context.config.scheduler, context.now()
     line = context.store.job(claim.job.id)
     # Bounded before it is used as an exponent: the count only grows.
     doublings = min(line.outages if line else 0, 20)
+    own = retry_at if retry_at is not None and retry_at > now else None
+    if own is not None and not doublings:
+        return own
     pause: int = scheduler.outage_backoff_initial_seconds * 2**doublings
-    return context.now() + min(pause, scheduler.outage_backoff_max_seconds)
+    return max(own or 0.0, now + min(pause, scheduler.outage_backoff_max_seconds))
 
 
 def run_dir(claim: Claim, config: BoardConfig) -> Path:
