@@ -15,6 +15,7 @@ import pytest
 from faults_stage import OWNER, Stage, git
 
 from intent_board.board.model import JobState, Phase, Status
+from intent_board.roles.worker import serve
 from intent_board.store import StoreError
 
 pytestmark = pytest.mark.faults
@@ -46,8 +47,30 @@ def to_builder(stage: Stage, *slugs: str) -> None:
     assert stage.run(stage.tick) == 0
 
 
+def serve_one(stage: Stage, queue: str) -> None:
+    context = stage.context()
+    claim = context.store.claim(queue)
+    if claim is not None:
+        serve(claim, context)
+
+
 def phase(stage: Stage, slug: str) -> Phase:
     return stage.store().card(slug).phase
+
+
+def test_cards_that_wait_for_their_review_together_do_not_use_up_one_anothers_rounds(stage: Stage) -> None:
+    slugs = ("a", "b", "c", "d", "e", "f")
+    to_builder(stage, *slugs)
+    while any(phase(stage, slug) is not Phase.IN_REVIEW for slug in slugs):
+        assert stage.run(lambda: stage.work("builder-schwer")) == 0
+        assert stage.run(stage.tick) == 0
+    # A reviewer as slow as a model: the publisher is always done before the next review begins.
+    for _ in range(4 * len(slugs)):
+        stage.run(lambda: serve_one(stage, "review"))
+        stage.run(lambda: stage.work("publish"))
+    cards = [stage.store().card(slug) for slug in slugs]
+    assert [card.phase for card in cards] == [Phase.BEREIT] * len(slugs)
+    assert [card.publish_rounds for card in cards] == [0, 1, 1, 1, 1, 1]
 
 
 def test_crowds_of_schedulers_and_workers_do_everything_once(stage: Stage) -> None:

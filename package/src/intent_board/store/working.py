@@ -408,7 +408,8 @@ _CLAIMABLE: Select[Any] = (
         # Two at once would only move the branch under one another.
         or_(jobs.c.queue != "publish", ~exists(_publishing)),
     )
-    .order_by(jobs.c.id)
+    # A card whose branch moved goes first: behind others, each of them would move it again, until it has no round left.
+    .order_by(cards.c.publish_rounds.desc(), jobs.c.id)
 )
 _WAITING_FOR_CARD: Select[Any] = select(jobs.c.id, jobs.c.slug).where(
     jobs.c.state == JobState.QUEUED.value, jobs.c.queue == bindparam("of"), jobs.c.slug == bindparam("card")
