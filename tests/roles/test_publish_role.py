@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,23 +48,24 @@ def test_a_conflict_goes_to_a_person_with_its_paths(bench: Bench) -> None:
     assert bench.tip == other
 
 
-def test_a_rebase_that_fails_without_a_conflict_is_said_and_loses_nothing(bench: Bench) -> None:
-    """Here an object is gone; a full disk or a killed git end the same way."""
+@pytest.mark.parametrize("end", ["echo 'fatal: disk error' >&2; exit 128", "kill -9 $$", "exit 1"])
+def test_a_rebase_that_fails_without_a_conflict_is_said_and_loses_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
     card = bench.approved()
     tip = bench.push("Elsewhere", other__txt="x")
-    mirror = bench.context.workspace.objects("demo").parent
-    # Their branch is known before the object goes, or git would miss it already while it fetches.
-    bench.context.workspace.fetch("demo")
-    tree = git("rev-parse", f"{card.commit}^{{tree}}", cwd=mirror)
-    (lost,) = mirror.glob(f"objects/{tree[:2]}/{tree[2:]}")
-    content = lost.read_bytes()
-    lost.unlink()
-    after = bench.drained("publish")
+    programs = bench.top / "programs"
+    programs.mkdir()
+    broken = f'#!/bin/sh\ncase $1 in merge-tree) {end};; esac\nexec {shutil.which("git")} "$@"\n'
+    (programs / "git").write_text(broken)
+    (programs / "git").chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        after = bench.drained("publish")
     assert (after.phase, after.status) == ("klaerung_reparatur", "publish_failed")
-    assert "conflict" not in after.reason and "git " in after.reason, after.reason
+    assert "conflict" not in after.reason and "git merge-tree failed" in after.reason, after.reason
     assert (bench.tip, after.commit) == (tip, card.commit)
     assert bench.context.workspace.tree("greet") is not None, "the work is still there"
-    lost.write_bytes(content)
     bench.store.happen("greet", "retry", actor=OWNER)
     after = bench.drained("publish")
     assert after.phase == "im_review" and after.base == tip, after.reason
