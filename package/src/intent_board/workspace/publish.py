@@ -184,9 +184,7 @@ def _merged_tree(git: Git, parent: str | None, own: str, onto: str) -> str:
     if result.code == 1:
         paths = tuple(shown(path) for path in fields[1:] if path)
         if not paths:
-            raise WorkspaceError(
-                "failed", f"git merge-tree failed in {git.git_dir} and names no conflict: {result.reason}", result.words
-            )
+            raise WorkspaceError("failed", f"git merge-tree failed in {git.git_dir}: {result.reason}", result.words)
         raise WorkspaceError(
             "publish_failed", f"{len(paths)} path(s) conflict with the branch, {paths[0]} first; build it again", paths
         )
