@@ -31,10 +31,12 @@
       };
     in
     {
-      packages = perSystem "packages" (_: pkgs: rec {
-        intent-board = package pkgs;
-        default = intent-board;
-      });
+      packages = perSystem "packages" (
+        _: pkgs: rec {
+          intent-board = package pkgs;
+          default = intent-board;
+        }
+      );
 
       overlays.default = final: _prev: { intent-board = package final; };
 
@@ -79,7 +81,9 @@
               pkgs.util-linux
               pkgs.nixfmt
               (pkgs.python3.withPackages (
-                python: with python; [
+                python:
+                with python;
+                [
                   hypothesis
                   mypy
                   pathspec

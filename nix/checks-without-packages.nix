@@ -5,17 +5,15 @@ let
   eval = host: import ../tests/nix/eval.nix { inherit lib host; };
   done =
     name: said:
-    builtins.deepSeq said (
-      derivation {
-        name = "intent-board-${name}";
-        inherit system;
-        builder = "/bin/sh";
-        args = [
-          "-c"
-          "echo ok > $out"
-        ];
-      }
-    );
+    builtins.deepSeq said (derivation {
+      name = "intent-board-${name}";
+      inherit system;
+      builder = "/bin/sh";
+      args = [
+        "-c"
+        "echo ok > $out"
+      ];
+    });
   without =
     what: list:
     if list == [ ] then list else throw "intent-board: ${what}:\n${lib.concatStringsSep "\n" list}";

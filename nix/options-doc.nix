@@ -60,9 +60,10 @@ let
     let
       text = lib.trim content.text;
     in
-    if lib.hasInfix "\n" text then "- ${name}:\n\n  ```nix\n  ${
-      builtins.replaceStrings [ "\n" ] [ "\n  " ] text
-    }\n  ```" else "- ${name}: `${text}`";
+    if lib.hasInfix "\n" text then
+      "- ${name}:\n\n  ```nix\n  ${builtins.replaceStrings [ "\n" ] [ "\n  " ] text}\n  ```"
+    else
+      "- ${name}: `${text}`";
   entry =
     option:
     lib.concatStringsSep "\n" (

@@ -60,10 +60,18 @@ let
     database = option (nullOr own.database) null "sqlite:////srv/intent-board/board.sqlite3" ''
       SQLAlchemy URL of the store.  `null`: `board.sqlite3` in the state directory.
     '';
-    sandbox = option (types.enum [ "required" "when_available" ]) "required" "required" ''
-      `required` refuses to run an agent without bubblewrap.  `when_available` is meant for trying the board on a
-      machine that can't make user namespaces; the run is then recorded as not sandboxed.
-    '';
+    sandbox =
+      option
+        (types.enum [
+          "required"
+          "when_available"
+        ])
+        "required"
+        "required"
+        ''
+          `required` refuses to run an agent without bubblewrap.  `when_available` is meant for trying the board on a
+          machine that can't make user namespaces; the run is then recorded as not sandboxed.
+        '';
     defaultRepository = option (nullOr own.name) null "nixos-config" ''
       Repository of an intent that is submitted without `--repository`.
     '';
@@ -72,13 +80,21 @@ let
   limits = {
     maxChildren = option (types.ints.between 1 10) 10 5 "How many children one split may have.";
     maxEscalationSteps = option (types.ints.between 0 2) 2 1 "How many rungs a ladder may have.";
-    iterationLimitMin = option (types.ints.between 5 40) 5 10 "The smallest iteration limit that may be asked for.";
-    iterationLimitMax = option (types.ints.between 5 40) 40 30 "The largest iteration limit that may be asked for.";
+    iterationLimitMin =
+      option (types.ints.between 5 40) 5 10
+        "The smallest iteration limit that may be asked for.";
+    iterationLimitMax =
+      option (types.ints.between 5 40) 40 30
+        "The largest iteration limit that may be asked for.";
   };
 
   scheduler = {
-    maxConcurrentBuilders = option (types.ints.between 1 64) 2 3 "How many builders run at once, over all lanes.";
-    synthesisLane = option own.name "schwer" "leicht" "Lane that builds the synthesis card of a family.";
+    maxConcurrentBuilders =
+      option (types.ints.between 1 64) 2 3
+        "How many builders run at once, over all lanes.";
+    synthesisLane =
+      option own.name "schwer" "leicht"
+        "Lane that builds the synthesis card of a family.";
     interruptedRuns = option (types.ints.between 0 10) 3 1 ''
       How often a run that a crash or a reboot cut off is repeated within its attempt.
     '';
@@ -92,14 +108,23 @@ let
   };
 
   lane.options = {
-    phase = required (types.enum [ "in_umsetzung" "in_umsetzung_leicht" ]) "in_umsetzung" ''
-      Phase of the cards that this lane builds.  The names are the board's wire names and are never translated.
-    '';
+    phase =
+      required
+        (types.enum [
+          "in_umsetzung"
+          "in_umsetzung_leicht"
+        ])
+        "in_umsetzung"
+        ''
+          Phase of the cards that this lane builds.  The names are the board's wire names and are never translated.
+        '';
     runtime = required own.name "codex" "One of {option}`services.intent-board.runtimes`.";
     model = option (nullOr own.model) null "gpt-5.6-luna" ''
       One of {option}`services.intent-board.modelPools` of that runtime; `null` only for runtimes of kind `command`.
     '';
-    reasoningEffort = option (nullOr own.effort) null "medium" "Effort handed to the agent program; `null`: its own.";
+    reasoningEffort =
+      option (nullOr own.effort) null "medium"
+        "Effort handed to the agent program; `null`: its own.";
     iterationLimit = option (types.ints.between 5 40) 20 30 "Model steps that one attempt may take.";
     concurrency = option (types.ints.between 1 16) 1 2 ''
       How many cards this lane builds at once, each by its own unit.
@@ -109,10 +134,19 @@ let
   };
 
   runtime.options = {
-    kind = required (types.enum [ "codex" "claude" "openrouter" "command" ]) "codex" ''
-      How the program is spoken to.  `openrouter` is Codex with another provider; `command` is any program that
-      reads the order on its standard input and prints its answer.
-    '';
+    kind =
+      required
+        (types.enum [
+          "codex"
+          "claude"
+          "openrouter"
+          "command"
+        ])
+        "codex"
+        ''
+          How the program is spoken to.  `openrouter` is Codex with another provider; `command` is any program that
+          reads the order on its standard input and prints its answer.
+        '';
     package = option (nullOr types.package) null (literalExpression "pkgs.codex") ''
       The agent program.  `null` because some are unfree (claude-code) and nothing should fail to evaluate for
       people who don't use them.  A runtime with neither package nor command is left out of the configuration.
@@ -124,28 +158,40 @@ let
     environment = option (own.variables own.line) { } { CODEX_LOG = "warn"; } ''
       Further environment variables of the program.  They end up in the world-readable store: no secrets.
     '';
-    credentials = option (own.variables own.credentialName) { } { OPENAI_API_KEY = "openai-api-key"; } ''
-      Environment variable of the program to the name, in {option}`services.intent-board.credentials`, of the secret
-      that it holds.  The tools that a model runs can read it: use a key with a spend cap.
-    '';
+    credentials =
+      option (own.variables own.credentialName) { } { OPENAI_API_KEY = "openai-api-key"; }
+        ''
+          Environment variable of the program to the name, in {option}`services.intent-board.credentials`, of the secret
+          that it holds.  The tools that a model runs can read it: use a key with a spend cap.
+        '';
     network = option types.bool true false "Whether the program's sandbox has the host's network.";
-    idleTimeoutMinutes = option own.minutes 30 10 "A run that says nothing for this long is ended as timed out.";
+    idleTimeoutMinutes =
+      option own.minutes 30 10
+        "A run that says nothing for this long is ended as timed out.";
   };
 
   queue.options = {
-    role =
-      required
-        (types.enum [ "operator" "reviewer" "publish" "fixer" "inspector" "planner" "deploy" ])
-        "operator"
-        "The role that serves this queue.";
+    role = required (types.enum [
+      "operator"
+      "reviewer"
+      "publish"
+      "fixer"
+      "inspector"
+      "planner"
+      "deploy"
+    ]) "operator" "The role that serves this queue.";
     runtime = option (nullOr own.name) null "codex" ''
       One of {option}`services.intent-board.runtimes`.  `review` and `repair` take none (they use the profile of the
       attempt they belong to), `publish` and `deploy` run no model.
     '';
     model = option (nullOr own.model) null "gpt-5.6-sol" "One of that runtime's model pool.";
-    reasoningEffort = option (nullOr own.effort) null "medium" "Effort handed to the agent program; `null`: its own.";
+    reasoningEffort =
+      option (nullOr own.effort) null "medium"
+        "Effort handed to the agent program; `null`: its own.";
     iterationLimit = option (types.ints.between 1 40) 20 10 "Model steps that one run may take.";
-    slots = option (types.ints.between 1 16) 1 2 "How many jobs of this queue run at once, each by its own unit.";
+    slots =
+      option (types.ints.between 1 16) 1 2
+        "How many jobs of this queue run at once, each by its own unit.";
     timeoutMinutes = option own.minutes 60 30 "Wall clock of one run.";
   };
 
@@ -176,10 +222,21 @@ let
     knownHosts = option (nullOr own.readable) null (literalExpression "./forge_known_hosts") ''
       File with the remote's SSH host keys.  `null`: the system's.
     '';
-    checks = option (types.listOf own.argv) [ ] [ [ "nix" "flake" "check" "--no-update-lock-file" ] ] ''
-      Commands that must exit 0 in a fresh checkout of a commit before it is reviewed.  They run in the sandbox,
-      without any key.
-    '';
+    checks =
+      option (types.listOf own.argv)
+        [ ]
+        [
+          [
+            "nix"
+            "flake"
+            "check"
+            "--no-update-lock-file"
+          ]
+        ]
+        ''
+          Commands that must exit 0 in a fresh checkout of a commit before it is reviewed.  They run in the sandbox,
+          without any key.
+        '';
     checkTimeoutMinutes = option own.minutes 60 90 "Wall clock of one check.";
     checkNetwork = option types.bool false true "Whether checks have the host's network.";
     nixDaemon = option types.bool false true ''
@@ -189,9 +246,11 @@ let
       Whether published commits of this repository are deployed; it must be
       {option}`services.intent-board.deploy.repository`.
     '';
-    protectedPaths = option (types.listOf own.insidePath) [ ] [ "hosts/blunix/intent-board.nix" "flake.lock" ] ''
-      Paths and patterns (as in a .gitignore) whose change waits for the owner's release, whoever owns the card.
-    '';
+    protectedPaths =
+      option (types.listOf own.insidePath) [ ] [ "hosts/blunix/intent-board.nix" "flake.lock" ]
+        ''
+          Paths and patterns (as in a .gitignore) whose change waits for the owner's release, whoever owns the card.
+        '';
   };
 
   deploy = {
@@ -202,17 +261,44 @@ let
     repository = option (nullOr own.name) null "nixos-config" ''
       The repository whose commits are deployed.  `null`: nothing is, and there are no deploy units.
     '';
-    automatic = option types.bool true false "Whether a published commit is deployed without being asked.";
-    gate = option (types.enum [ "review" "owner" "commit" ]) "review" "owner" ''
-      What a commit needs before it is deployed: `review` a positive review, `owner` that and the owner's release,
-      `commit` only the owner's own direct builds.
-    '';
-    window = option (nullOr own.window) null "22:00-06:00" "Local time in which deployments may begin; `null`: always.";
-    healthChecks = option (types.listOf own.argv) [ ] [ [ "systemctl" "is-active" "nginx.service" ] ] ''
-      Commands that must exit 0 after a switch.
-    '';
-    healthTimeoutSeconds = option (types.ints.between 1 3600) 60 120 "How long they may take to become good.";
-    rollback = option types.bool true false "Whether an unhealthy switch goes back to the generation before.";
+    automatic =
+      option types.bool true false
+        "Whether a published commit is deployed without being asked.";
+    gate =
+      option
+        (types.enum [
+          "review"
+          "owner"
+          "commit"
+        ])
+        "review"
+        "owner"
+        ''
+          What a commit needs before it is deployed: `review` a positive review, `owner` that and the owner's release,
+          `commit` only the owner's own direct builds.
+        '';
+    window =
+      option (nullOr own.window) null "22:00-06:00"
+        "Local time in which deployments may begin; `null`: always.";
+    healthChecks =
+      option (types.listOf own.argv)
+        [ ]
+        [
+          [
+            "systemctl"
+            "is-active"
+            "nginx.service"
+          ]
+        ]
+        ''
+          Commands that must exit 0 after a switch.
+        '';
+    healthTimeoutSeconds =
+      option (types.ints.between 1 3600) 60 120
+        "How long they may take to become good.";
+    rollback =
+      option types.bool true false
+        "Whether an unhealthy switch goes back to the generation before.";
     timeoutMinutes = option own.minutes 60 120 "Wall clock of one deployment.";
   };
 
@@ -220,8 +306,12 @@ let
     tickSeconds = option (types.ints.between 5 3600) 60 30 ''
       How often the scheduler looks at the board.  A lost ring costs at most this long.
     '';
-    memoryHigh = option (nullOr own.memory) "80%" "12G" "Memory of all workers above which they are slowed down.";
-    memoryMax = option (nullOr own.memory) "90%" "16G" "Memory of all workers above which the kernel kills a process.";
+    memoryHigh =
+      option (nullOr own.memory) "80%" "12G"
+        "Memory of all workers above which they are slowed down.";
+    memoryMax =
+      option (nullOr own.memory) "90%" "16G"
+        "Memory of all workers above which the kernel kills a process.";
     tasksMax = option (types.ints.between 64 1000000) 8192 4096 "Processes and threads of all workers.";
     cpuQuota = option (nullOr (types.ints.between 5 100000)) null 200 ''
       Processor time of all workers in percent of one processor; `null`: no limit but the weight.
@@ -252,10 +342,12 @@ in
       description = "The intent-board package.";
     };
 
-    credentials = option (types.attrsOf own.place) { } { openai-api-key = "/run/secrets/openai-api-key"; } ''
-      Secrets by name, as files that root can read on the running host; {command}`systemd` hands each to exactly the
-      units that need it.  A path in the Nix store is refused: everybody can read that.
-    '';
+    credentials =
+      option (types.attrsOf own.place) { } { openai-api-key = "/run/secrets/openai-api-key"; }
+        ''
+          Secrets by name, as files that root can read on the running host; {command}`systemd` hands each to exactly the
+          units that need it.  A path in the Nix store is refused: everybody can read that.
+        '';
 
     tools = mkOption {
       type = types.listOf types.package;
@@ -318,9 +410,11 @@ in
       `lib.mkForce` replaces the whole set; single values of theirs can be set by name.
     '' { leicht.concurrency = 2; } lane;
 
-    modelPools = option (types.attrsOf (types.nonEmptyListOf own.model)) { } { codex = [ "gpt-5.6-luna" ]; } ''
-      Per runtime, the only models that a lane, a queue or a rung may name.  A list given here replaces ours.
-    '';
+    modelPools =
+      option (types.attrsOf (types.nonEmptyListOf own.model)) { } { codex = [ "gpt-5.6-luna" ]; }
+        ''
+          Per runtime, the only models that a lane, a queue or a rung may name.  A list given here replaces ours.
+        '';
 
     runtimes = table ''
       Agent programs.  `codex` is declared; give it a package (or a command), and its key in
@@ -332,26 +426,34 @@ in
       or left out.
     '' { review.slots = 2; } queue;
 
-    roles = table "Deviations from the packaged roles." { reviewer.allowedCommands = [ "git log" ]; } role;
+    roles = table "Deviations from the packaged roles." {
+      reviewer.allowedCommands = [ "git log" ];
+    } role;
 
     repositories = table "The checkouts that the board works in." {
       website.remoteUrl = "ssh://git@forge.example.org/lukas/website.git";
     } repository;
 
     repair = {
-      automaticRounds = option (types.ints.between 0 10) 0 1 "Rounds in which a Fixer runs without being asked.";
+      automaticRounds =
+        option (types.ints.between 0 10) 0 1
+          "Rounds in which a Fixer runs without being asked.";
       budget = option (types.ints.between 0 20) 3 5 "Rounds of repair that one card may have at all.";
     };
 
-    split.automatic = option types.bool false true "Whether a card that used its whole ladder is split unasked.";
+    split.automatic =
+      option types.bool false true
+        "Whether a card that used its whole ladder is split unasked.";
 
     notifications = {
       credential = option (nullOr own.credentialName) null "apprise-urls" ''
         Name, in {option}`services.intent-board.credentials`, of a file with Apprise URLs, one a line.
       '';
-      events = option (types.listOf (types.enum notificationEvents)) notificationEvents [ "needs_human" "failed" ] ''
-        What people are told about.
-      '';
+      events =
+        option (types.listOf (types.enum notificationEvents)) notificationEvents [ "needs_human" "failed" ]
+          ''
+            What people are told about.
+          '';
     };
   };
 }

@@ -18,10 +18,14 @@ let
       value;
 
   # A section's keys are ours and change their spelling; the keys of `names` are the user's and keep it.
-  section = names: lib.mapAttrs' (key: value: {
-    name = snake key;
-    value = if builtins.elem key names then withoutNulls value else value;
-  });
+  section =
+    names:
+    lib.mapAttrs' (
+      key: value: {
+        name = snake key;
+        value = if builtins.elem key names then withoutNulls value else value;
+      }
+    );
   plain = value: withoutNulls (section [ ] value);
   entries = lib.mapAttrs (_: plain);
 
@@ -56,7 +60,9 @@ in
       scheduler = plain cfg.scheduler;
       lanes = entries cfg.lanes;
       model_pools = cfg.modelPools;
-      runtimes = lib.mapAttrs (_: runtimeSection) (lib.filterAttrs (_: r: command r != null) cfg.runtimes);
+      runtimes = lib.mapAttrs (_: runtimeSection) (
+        lib.filterAttrs (_: r: command r != null) cfg.runtimes
+      );
       queues = entries cfg.queues;
       roles = entries cfg.roles;
       repositories = entries cfg.repositories;

@@ -78,7 +78,9 @@ rec {
   line = named "non-empty line of at most 4096 characters without control or invisible characters" (
     types.addCheck types.str (value: value != "" && characters value <= 4096 && !has invisible value)
   );
-  argv = named "command line: a non-empty list of arguments, never read by a shell" (types.nonEmptyListOf line);
+  argv = named "command line: a non-empty list of arguments, never read by a shell" (
+    types.nonEmptyListOf line
+  );
 
   # These paths reach unit files, where `%` begins a specifier and a space ends a value.
   place = named "absolute path of plain characters, not in the Nix store" (
@@ -93,9 +95,7 @@ rec {
     builtins.match "(/[A-Za-z0-9._+@=,-]+)+" value != null
     && !(builtins.any (part: part == ".." || part == ".") (lib.splitString "/" value));
 
-  branch = named "branch name as git accepts it, without refs/heads/" (
-    types.addCheck line isBranch
-  );
+  branch = named "branch name as git accepts it, without refs/heads/" (types.addCheck line isBranch);
   isBranch =
     value:
     let
@@ -134,7 +134,9 @@ rec {
   remote = named "git URL or absolute path" (types.addCheck line (value: !lib.hasPrefix "-" value));
   database = matching "SQLite URL with an absolute path, sqlite:////…" "sqlite:////[A-Za-z0-9._+@=,/-]+";
   variables =
-    type: lib.types.addCheck (types.attrsOf type) (set: lib.all isVariable (lib.attrNames set)) // {
+    type:
+    lib.types.addCheck (types.attrsOf type) (set: lib.all isVariable (lib.attrNames set))
+    // {
       description = "attribute set of ${type.description}, keyed by names of environment variables";
     };
   isVariable = value: builtins.match "[A-Za-z_][A-Za-z0-9_]{0,127}" value != null;

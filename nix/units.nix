@@ -23,9 +23,17 @@ let
 
   # The slots of every queue, in the order of their names.  The deployer is no worker.
   slots = lib.concatLists (
-    lib.mapAttrsToList
-      (queue: settings: lib.genList (n: settings // { inherit queue; slot = n; }) settings.slots)
-      (builders // others)
+    lib.mapAttrsToList (
+      queue: settings:
+      lib.genList (
+        n:
+        settings
+        // {
+          inherit queue;
+          slot = n;
+        }
+      ) settings.slots
+    ) (builders // others)
   );
   builders = lib.mapAttrs' (name: lane: {
     name = "builder-${name}";
@@ -54,7 +62,8 @@ let
   runtimeSecrets = name: lib.attrValues (cfg.runtimes.${name}.credentials or { });
   pushKeys = map (repository: repository.credential) (lib.attrValues cfg.repositories);
   fetchKeys = map (repository: repository.fetchCredential) (lib.attrValues cfg.repositories);
-  loadCredential = names: map (name: "${name}:${cfg.credentials.${name} or "/missing"}") (unique names);
+  loadCredential =
+    names: map (name: "${name}:${cfg.credentials.${name} or "/missing"}") (unique names);
 
   # A remote on this host is written by the push, and by nothing else.
   localRemotes = map (path: "-${path}") (
@@ -125,92 +134,100 @@ let
   program = name: "${cfg.package}/bin/${name}";
   configured = "--config ${cfg.configFile}";
 
-  worker = slot: lib.nameValuePair (workerName slot) (
-    lib.recursiveUpdate (mayHoldAJob // afterMigration) {
-      description = "Intent board: ${slot.queue}, slot ${toString slot.slot}";
-      inherit environment path onFailure;
-      serviceConfig =
-        hardening.worker
-        // asService
-        // calmRestart
-        // {
-          # Not oneshot: that ignores RuntimeMaxSec, and a long job would hold the boot at "starting".
-          Type = "exec";
-          ExecStart = "${program "board-worker"} ${configured} ${slot.queue} --slot ${toString slot.slot}";
-          Slice = "intent-board-workers.slice";
-          LoadCredential = loadCredential slot.credentials;
-          # Only a last resort: the worker ends its own runs and leaves after a job when its time is near.
-          RuntimeMaxSec = "${toString (2 * (slot.minutes + checkMinutes))}min";
-          # The worker puts its job back; what is still there then is ended.
-          TimeoutStopSec = if slot.queue == "publish" then 2 * cfg.units.stopSeconds else cfg.units.stopSeconds;
-          KillMode = "mixed";
-          # One process that takes too much (a check, say) is killed alone, and the job fails with a reason.
-          OOMPolicy = "continue";
-          OOMScoreAdjust = 200;
-          ReadWritePaths =
-            asService.ReadWritePaths ++ lib.optionals (slot.queue == "publish") (unique localRemotes);
-          IPAddressAllow =
-            cfg.units.allowedAddresses
-            ++ lib.optional config.services.resolved.enable "127.0.0.53";
-        };
-    }
-  );
+  worker =
+    slot:
+    lib.nameValuePair (workerName slot) (
+      lib.recursiveUpdate (mayHoldAJob // afterMigration) {
+        description = "Intent board: ${slot.queue}, slot ${toString slot.slot}";
+        inherit environment path onFailure;
+        serviceConfig =
+          hardening.worker
+          // asService
+          // calmRestart
+          // {
+            # Not oneshot: that ignores RuntimeMaxSec, and a long job would hold the boot at "starting".
+            Type = "exec";
+            ExecStart = "${program "board-worker"} ${configured} ${slot.queue} --slot ${toString slot.slot}";
+            Slice = "intent-board-workers.slice";
+            LoadCredential = loadCredential slot.credentials;
+            # Only a last resort: the worker ends its own runs and leaves after a job when its time is near.
+            RuntimeMaxSec = "${toString (2 * (slot.minutes + checkMinutes))}min";
+            # The worker puts its job back; what is still there then is ended.
+            TimeoutStopSec =
+              if slot.queue == "publish" then 2 * cfg.units.stopSeconds else cfg.units.stopSeconds;
+            KillMode = "mixed";
+            # One process that takes too much (a check, say) is killed alone, and the job fails with a reason.
+            OOMPolicy = "continue";
+            OOMScoreAdjust = 200;
+            ReadWritePaths =
+              asService.ReadWritePaths ++ lib.optionals (slot.queue == "publish") (unique localRemotes);
+            IPAddressAllow =
+              cfg.units.allowedAddresses ++ lib.optional config.services.resolved.enable "127.0.0.53";
+          };
+      }
+    );
 
-  bellOf = name: file: lib.nameValuePair name {
-    description = "Intent board: bell of ${name}";
-    partOf = [ "intent-board.target" ];
-    # tmpfiles makes the directory that is watched.
-    after = [ "systemd-tmpfiles-setup.service" ];
-    unitConfig = {
-      StartLimitIntervalSec = 0;
-      RequiresMountsFor = lib.concatStringsSep " " written;
+  bellOf =
+    name: file:
+    lib.nameValuePair name {
+      description = "Intent board: bell of ${name}";
+      partOf = [ "intent-board.target" ];
+      # tmpfiles makes the directory that is watched.
+      after = [ "systemd-tmpfiles-setup.service" ];
+      unitConfig = {
+        StartLimitIntervalSec = 0;
+        RequiresMountsFor = lib.concatStringsSep " " written;
+      };
+      pathConfig = {
+        # Level-triggered: a file that is there when the service ends starts it again, so no ring is lost.
+        PathExists = file;
+        Unit = "${name}.service";
+      };
     };
-    pathConfig = {
-      # Level-triggered: a file that is there when the service ends starts it again, so no ring is lost.
-      PathExists = file;
-      Unit = "${name}.service";
-    };
-  };
 
   tells = cfg.notifications.credential != null;
   deploys = cfg.deploy.repository != null;
-  deployer = arguments: description: lib.recursiveUpdate (mayHoldAJob // afterMigration) {
-    inherit description onFailure;
-    environment = environment;
-    path = [
-      config.nix.package
-      config.system.build.nixos-rebuild
-      pkgs.gitMinimal
-      pkgs.openssh
-      pkgs.util-linux
-      config.systemd.package
-      # Health checks name the host's own programs.
-      "/run/current-system/sw"
-    ];
-    serviceConfig =
-      hardening.deployer
-      // calmRestart
-      // {
-        Type = "exec";
-        ExecStart = "${program "board-deploy"}${arguments}";
-        Slice = "intent-board.slice";
-        # Root's own records.  Never the board's directory: a root unit's StateDirectory= is given to root, all of it.
-        StateDirectory = "intent-board-deploy";
-        StateDirectoryMode = "0700";
-        # What goes into the store goes through the daemon; the activation runs in a unit of its own.
-        ReadWritePaths = written ++ [
-          buildDir
-          "/nix/var/nix/profiles"
-          "-/run/nixos"
-        ];
-        LoadCredential = loadCredential [ cfg.repositories.${cfg.deploy.repository}.fetchCredential or null ];
-        RuntimeMaxSec = "${toString (3 * cfg.deploy.timeoutMinutes + 30)}min";
-        TimeoutStopSec = "5min";
-        # Its children end with it, and the activation does not: that is another unit.
-        KillMode = "control-group";
-        OOMPolicy = "continue";
-      };
-  };
+  deployer =
+    arguments: description:
+    lib.recursiveUpdate (mayHoldAJob // afterMigration) {
+      inherit description onFailure;
+      environment = environment;
+      path = [
+        config.nix.package
+        config.system.build.nixos-rebuild
+        pkgs.gitMinimal
+        pkgs.openssh
+        pkgs.util-linux
+        config.systemd.package
+        # Health checks name the host's own programs.
+        "/run/current-system/sw"
+      ];
+      serviceConfig =
+        hardening.deployer
+        // calmRestart
+        // {
+          Type = "exec";
+          ExecStart = "${program "board-deploy"}${arguments}";
+          Slice = "intent-board.slice";
+          # Root's own records.  Never the board's directory: a root unit's StateDirectory= is given to root, all of it.
+          StateDirectory = "intent-board-deploy";
+          StateDirectoryMode = "0700";
+          # What goes into the store goes through the daemon; the activation runs in a unit of its own.
+          ReadWritePaths = written ++ [
+            buildDir
+            "/nix/var/nix/profiles"
+            "-/run/nixos"
+          ];
+          LoadCredential = loadCredential [
+            cfg.repositories.${cfg.deploy.repository}.fetchCredential or null
+          ];
+          RuntimeMaxSec = "${toString (3 * cfg.deploy.timeoutMinutes + 30)}min";
+          TimeoutStopSec = "5min";
+          # Its children end with it, and the activation does not: that is another unit.
+          KillMode = "control-group";
+          OOMPolicy = "continue";
+        };
+    };
 in
 {
   services =
@@ -292,9 +309,11 @@ in
     }
     // lib.optionalAttrs deploys {
       intent-board-deploy = deployer "" "Intent board: deploy";
-      intent-board-deploy-recover = deployer " --recover" "Intent board: finish or undo an interrupted deployment" // {
-        wantedBy = [ "intent-board.target" ];
-      };
+      intent-board-deploy-recover =
+        deployer " --recover" "Intent board: finish or undo an interrupted deployment"
+        // {
+          wantedBy = [ "intent-board.target" ];
+        };
     };
 
   paths =

@@ -30,7 +30,9 @@ pkgs.testers.runNixOSTest {
       environment.systemPackages = [
         pkgs.git
         # The stage is the rehearsal's own.
-        (pkgs.python3.withPackages (python: [ (python.toPythonModule config.services.intent-board.package) ]))
+        (pkgs.python3.withPackages (python: [
+          (python.toPythonModule config.services.intent-board.package)
+        ]))
       ];
 
       services.intent-board = {

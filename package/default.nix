@@ -20,20 +20,27 @@ python3Packages.buildPythonApplication {
 
   src = lib.fileset.toSource {
     inherit root;
-    fileset = lib.fileset.difference (lib.fileset.unions [
-      ./LICENSE
-      ./README.md
-      ./pyproject.toml
-      ./src
-      ../docs
-      ../scripts
-      ../tests
-    ]) (lib.fileset.unions (map lib.fileset.maybeMissing [
-      ../tests/nix
-      ../tests/boot
-      ../tests/agents
-      ../tests/rehearsal
-    ]));
+    fileset =
+      lib.fileset.difference
+        (lib.fileset.unions [
+          ./LICENSE
+          ./README.md
+          ./pyproject.toml
+          ./src
+          ../docs
+          ../scripts
+          ../tests
+        ])
+        (
+          lib.fileset.unions (
+            map lib.fileset.maybeMissing [
+              ../tests/nix
+              ../tests/boot
+              ../tests/agents
+              ../tests/rehearsal
+            ]
+          )
+        );
   };
   sourceRoot = "source/package";
 

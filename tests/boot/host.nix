@@ -41,7 +41,9 @@ in
     runtimes = {
       scripted = {
         kind = "command";
-        command = [ "${builtins.storeDir}/00000000000000000000000000000000-scripted-agent/bin/scripted-agent" ];
+        command = [
+          "${builtins.storeDir}/00000000000000000000000000000000-scripted-agent/bin/scripted-agent"
+        ];
         network = false;
       };
       codex = {

@@ -116,8 +116,9 @@ def host(nix: Nix) -> Callable[[str], dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def full() -> str:
-    """A host that sets every option."""
-    return (HERE / "full.nix").read_text()
+    """The body of a host that sets every option."""
+    text = (HERE / "full.nix").read_text()
+    return text[text.index("\n{\n") + 3 : text.rindex("}")]
 
 
 Faults = Callable[[str], str]

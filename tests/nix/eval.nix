@@ -45,7 +45,8 @@ in
       ;
     configFile = toString config.services.intent-board.configFile;
     # Store path -> file of this repository.
-    scripts.${builtins.unsafeDiscardStringContext "${../../nix/note-failure.sh}"} = "nix/note-failure.sh";
+    scripts.${builtins.unsafeDiscardStringContext "${../../nix/note-failure.sh}"} =
+      "nix/note-failure.sh";
   };
   inherit (nixos) pkgs fake;
   options = map (

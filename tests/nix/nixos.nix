@@ -5,21 +5,21 @@
 let
   inherit (lib) mkOption types;
 
-  fake =
-    name:
-    {
-      type = "derivation";
-      inherit name;
-      pname = name;
-      outPath = "${builtins.storeDir}/00000000000000000000000000000000-${name}";
-      meta.mainProgram = name;
-    };
+  fake = name: {
+    type = "derivation";
+    inherit name;
+    pname = name;
+    outPath = "${builtins.storeDir}/00000000000000000000000000000000-${name}";
+    meta.mainProgram = name;
+  };
 
   # TOML by inline tables: JSON's strings, numbers and booleans are TOML's.
   toml =
     value:
     if builtins.isAttrs value then
-      "{ ${lib.concatStringsSep ", " (lib.mapAttrsToList (key: v: "${builtins.toJSON key} = ${toml v}") value)} }"
+      "{ ${
+        lib.concatStringsSep ", " (lib.mapAttrsToList (key: v: "${builtins.toJSON key} = ${toml v}") value)
+      } }"
     else if builtins.isList value then
       "[ ${lib.concatMapStringsSep ", " toml value} ]"
     else
@@ -132,10 +132,12 @@ let
     wantedBy = unitNames;
     unitConfig = section;
   };
-  unit = extra: mkOption {
-    type = types.attrsOf (types.submodule { options = common // extra; });
-    default = { };
-  };
+  unit =
+    extra:
+    mkOption {
+      type = types.attrsOf (types.submodule { options = common // extra; });
+      default = { };
+    };
 
   service = {
     serviceConfig = section;
@@ -151,7 +153,14 @@ let
     stopIfChanged = flag true;
   };
 
-  text = value: if value == true then "true" else if value == false then "false" else toString value;
+  text =
+    value:
+    if value == true then
+      "true"
+    else if value == false then
+      "false"
+    else
+      toString value;
   lines =
     values:
     lib.concatStrings (
@@ -190,7 +199,9 @@ let
     let
       path = map toString (u.path ++ defaultPath);
       search = lib.concatStringsSep ":" (map (p: "${p}/bin") path ++ map (p: "${p}/sbin") path);
-      variables = u.environment // { PATH = search; };
+      variables = u.environment // {
+        PATH = search;
+      };
     in
     heading u
     + block "Service" (
@@ -201,7 +212,9 @@ let
       // lib.optionalAttrs (!u.restartIfChanged) { X-RestartIfChanged = false; }
       // lib.optionalAttrs (!u.stopIfChanged) { X-StopIfChanged = false; }
     );
-  named = suffix: render: units: lib.mapAttrs' (name: u: lib.nameValuePair "${name}.${suffix}" (render u)) units;
+  named =
+    suffix: render: units:
+    lib.mapAttrs' (name: u: lib.nameValuePair "${name}.${suffix}" (render u)) units;
 in
 {
   inherit pkgs fake;

@@ -47,13 +47,15 @@ let
       writeShellScriptBin = name: _: nixos.fake name;
       python3 = nixos.fake "python3" // {
         withPackages =
-          f: nixos.fake "python3-with-packages" // { with' = f (pythonPackages // { toPythonModule = x: x; }); };
+          f:
+          nixos.fake "python3-with-packages" // { with' = f (pythonPackages // { toPythonModule = x: x; }); };
       };
       python3Packages = pythonPackages // {
         buildPythonApplication = asked: nixos.fake asked.pname // asked // { inherit asked; };
       };
       mkShell = asked: nixos.fake "shell" // { inherit asked; };
-      callPackage = path: extra: import path (builtins.intersectAttrs (lib.functionArgs (import path)) pkgs // extra);
+      callPackage =
+        path: extra: import path (builtins.intersectAttrs (lib.functionArgs (import path)) pkgs // extra);
       testers.runNixOSTest =
         test:
         let
