@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from roles_bench import Bench, git
 
+from intent_board import sandbox
 from intent_board.roles import base
 from intent_board.runtimes import Credentials
 
@@ -67,6 +70,29 @@ def test_an_answer_in_the_last_step_counts(bench: Bench) -> None:
     bench.building()
     bench.agent("[step() for _ in range(5)]; open('greeting.txt', 'w').write('x'); built()")
     assert bench.drained("builder-schwer").phase == "im_review"
+
+
+@pytest.mark.parametrize("boxed", [True, False], ids=["in a sandbox", "without one"])
+def test_what_an_agent_leaves_running_changes_nothing_after_its_answer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, boxed: bool
+) -> None:
+    """A process in a session of its own that keeps the output open, and writes when its agent is long gone."""
+    if boxed and sandbox.available() is not None:
+        pytest.skip(f"no sandbox here: {sandbox.available()}")
+    if not boxed:
+        monkeypatch.setattr(sandbox, "available", lambda: "there is none in this test")
+    bench.building()
+    bench.agent("""
+        import subprocess
+        later = "import time; time.sleep(1.5); open('greeting.txt', 'w').write('BROKEN'); print('late', flush=True)"
+        subprocess.Popen([sys.executable, "-c", later], start_new_session=True)
+        open("greeting.txt", "w").write("hello\\n"); step(); built()
+    """)
+    card = bench.drained("builder-schwer")
+    tree = bench.context.workspace.tree("greet")
+    assert card.phase == "im_review" and tree is not None, card.reason
+    time.sleep(2.0)
+    assert (tree / "greeting.txt").read_text() == "hello\n"
 
 
 @pytest.mark.parametrize(

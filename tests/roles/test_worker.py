@@ -235,6 +235,37 @@ def test_the_ring_is_consumed_before_the_work(bench: Bench, monkeypatch: pytest.
     assert rang == [False]
 
 
+@pytest.mark.parametrize("left", ["running", "held"])
+def test_a_job_that_nobody_may_take_is_asked_for_once_and_not_again_before_the_next_tick(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """A worker died and left its row, or its sandbox is still there: neither makes the next worker run in circles."""
+    bench.submit()
+    bench.agent("final(decision('needs_human', human_action='Which?'))")
+    taken = bench.store.claim("operator")
+    assert taken is not None
+    heir = os.dup(taken.lock_fd)
+    taken._let_go(None)
+    if left == "running":
+        os.close(heir)
+    bell, claim, asked = bench.store.doorbells.path("operator", 0), bench.store.claim, []
+
+    def counted(queue: str, *, slot: int = 0) -> Claim | None:
+        asked.append(queue)
+        return claim(queue, slot=slot)
+
+    monkeypatch.setattr(bench.store, "claim", counted)
+    assert worker.drain("operator", 0, bench.context) == 0
+    assert (asked, bell.exists()) == (["operator"], False)
+    if left == "held":
+        bench.ticked()
+        assert not bell.exists(), "it still lives, so there is nothing to do"
+        os.close(heir)
+    bench.ticked()
+    assert bell.exists()
+    assert bench.drained("operator").phase == "operator_klaerung_noetig"
+
+
 # --- one bad item ----------------------------------------------------------------------------------------------
 
 

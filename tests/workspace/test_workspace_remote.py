@@ -54,6 +54,23 @@ def test_a_local_remote_of_another_user_is_read_and_pushed_to(bench: Bench) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
+def test_a_mirror_and_a_clone_that_belong_to_another_user_stop_nothing(bench: Bench) -> None:
+    """As after the service user's number changed, or a restored backup: git itself would refuse both."""
+    tree, base = bench.clone()
+    (tree / "x").write_text("1\n")
+    for path in (bench.mirror, tree):
+        for entry in (path, *path.rglob("*")):
+            os.chown(entry, 65534, 65534, follow_symlinks=False)
+    assert "x" in str(bench.workspace.tree_report("code", "my-card"))
+    made = bench.commit(base)
+    assert bench.workspace.publish("code", "main", made.hash) == Published(made.hash)
+    checkout = bench.workspace.checkout("code", made.hash, "1-1")
+    assert bench.workspace.unchanged(checkout, "code", made.hash)
+    assert bench.workspace.clone("code", "another", made.hash).is_dir()
+    bench.workspace.remove_tree("code", "my-card")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
 def test_an_empty_local_remote_of_another_user_is_read(tmp_path: Path) -> None:
     bench = make_bench(tmp_path, branch=None)
     for path in (bench.remote, *bench.remote.rglob("*")):
