@@ -268,6 +268,25 @@ def test_only_a_limit_climbs_the_ladder() -> None:
     assert after(negative)[0] is Phase.PLANUNG_MIT_FEEDBACK and not jobs(negative)
 
 
+@pytest.mark.parametrize(
+    ("phase", "event"),
+    [
+        (Phase.IN_REVIEW, E.NEGATIVE), (Phase.IN_REVIEW, E.REVIEW_INVALID), (Phase.IN_REVIEW, E.APPROVED),
+        (Phase.IN_UMSETZUNG, E.BUILD_TIMEOUT), (Phase.IN_UMSETZUNG, E.BUILD_FAILED),
+        (Phase.IN_UMSETZUNG, E.BUILD_CHECK_FAILED), (Phase.IN_UMSETZUNG, E.BUILT),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rung", [0, 1])
+def test_what_is_no_limit_leaves_a_card_on_its_rung(phase: Phase, event: Event, rung: int) -> None:
+    """A repair and the reviews that follow it run with the profile of the build that they are about."""
+    ladder = (Rung("gpt-5.6-sol", None, 30), Rung("gpt-6-astra", None, 30))
+    for rounds in (0, 1):
+        conf = config(repair={"automatic_rounds": rounds})
+        effects = run(phase, event, conf=conf, card={"ladder": ladder, "rung": rung})
+        updates = [effect for effect in effects if isinstance(effect, UpdateCard)]
+        assert updates and all(update.values.get("rung", rung) == rung for update in updates)
+
+
 def test_an_approval_of_another_commit_approves_nothing() -> None:
     with pytest.raises(Refused, match="the card's commit is"):
         run(Phase.IN_REVIEW, E.APPROVED, data={"commit": OTHER, "report": REPORT})
