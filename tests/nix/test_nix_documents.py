@@ -57,7 +57,6 @@ def test_the_example_pushes_from_publish_units_alone(nix: Any) -> None:
 
 
 def test_the_lock_file_pins_the_one_input() -> None:
-
     nodes = json.loads((ROOT / "flake.lock").read_text())["nodes"]
     assert set(nodes) == {"root", "nixpkgs"}
     locked = nodes["nixpkgs"]["locked"]
