@@ -40,7 +40,10 @@ def configuration(directory: Path) -> dict[str, Any]:
             "leicht": {"phase": "in_umsetzung_leicht", **lane},
         },
         "model_pools": {"agent": ["none"]},
-        "runtimes": {"agent": {"kind": "command", "command": [python, str(AGENT)], "network": False}},
+        "runtimes": {
+            # Without site packages: what the agent's own Python takes to start is not the board's.
+            "agent": {"kind": "command", "command": [python, "-I", "-S", str(AGENT)], "network": False}
+        },
         "queues": {
             "operator": {"role": "operator", **asks},
             "review": {"role": "reviewer"},

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from importlib import import_module
 
 from intent_board.board.states import Event
 from intent_board.boundaries import boundary
-from intent_board.roles import base, builder, fixer, inspector, interim, operator, planner, publish, reviewer
+from intent_board.roles import base, interim
 from intent_board.roles.base import Context, Outcome, PutBack, Stopped
 from intent_board.roles.leftovers import logged
 from intent_board.store import Claim, StaleClaim, StoreError
@@ -17,15 +18,8 @@ from intent_board.workspace import WorkspaceError
 log = logging.getLogger(__name__)
 
 Role = Callable[[Claim, Context], Outcome | PutBack]
-ROLES: Mapping[str, Role] = {
-    "operator": operator.work,
-    "builder": builder.work,
-    "reviewer": reviewer.work,
-    "publish": publish.work,
-    "fixer": fixer.work,
-    "inspector": inspector.work,
-    "planner": planner.work,
-}
+#: The roles that this process has played; a worker serves one queue, so it loads hardly ever more than one.
+ROLES: dict[str, Role] = {}
 
 
 def drain(queue: str, slot: int, context: Context) -> int:
@@ -79,7 +73,7 @@ def serve(claim: Claim, context: Context) -> None:
 
 def _work(claim: Claim, context: Context) -> Outcome | PutBack:
     try:
-        return ROLES[claim.job.role](claim, context)
+        return _role(claim.job.role)(claim, context)
     except (Stopped, StaleClaim, StoreError):
         raise
     except WorkspaceError as error:
@@ -89,6 +83,12 @@ def _work(claim: Claim, context: Context) -> Outcome | PutBack:
     except Exception as error:
         log.exception("job %s of %s broke off", claim.job.id, claim.card.slug)
         return _broken_off(claim, f"{type(error).__name__}: {error}")
+
+
+def _role(name: str) -> Role:
+    if name not in ROLES:
+        ROLES[name] = import_module(f"intent_board.roles.{name}").work
+    return ROLES[name]
 
 
 def _put_back(claim: Claim, context: Context, wait: PutBack) -> None:
