@@ -98,7 +98,7 @@ def _hand_over(context: click.Context, config: BoardConfig, user: str, file: str
             "leave --config and $INTENT_BOARD_CONFIG out, or run as that user"
         )
     arguments = command_line(context, {"file": STDIN} if file is not None else {})
-    named = Path(file) if file not in (None, STDIN) else None
+    named = Path(file) if file is not None and file != STDIN else None
     try:
         run_again(user, arguments, named, group=config.board.group)
     except OSError as error:

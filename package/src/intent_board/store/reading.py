@@ -105,6 +105,11 @@ def _job_line(row: Row[Any]) -> values.JobLine:
     return values.JobLine(job, **named)
 
 
+def _values(row: Sequence[Any]) -> tuple[Any, ...]:
+    """The values of a row, whose last one is JSON."""
+    return (*row[:-1], _loaded(row[-1]))
+
+
 def _loaded(text: Any) -> Any:
     """A JSON column; what can't be read is shown as it stands, since a reader only looks."""
     try:
@@ -128,7 +133,7 @@ def reviews(connection: Connection, slug: str) -> list[values.Review]:
     table = tables.reviews.c
     query = select(table.id, table.job_id, table.commit, table.decision, table.created_at, table.report)
     found = connection.execute(query.where(table.slug == slug).order_by(table.id))
-    return [values.Review(*row[:-1], _loaded(row[-1])) for row in found]
+    return [values.Review(*_values(row)) for row in found]
 
 
 def commits(connection: Connection, repository: str) -> list[tuple[str, str, str]]:
@@ -143,7 +148,7 @@ def attachments(connection: Connection, slug: str, kind: str | None) -> list[val
     query = select(table.id, table.kind, table.job_id, table.created_at, table.data).where(table.slug == slug)
     if kind is not None:
         query = query.where(table.kind == kind)
-    return [values.Attachment(*row[:-1], _loaded(row[-1])) for row in connection.execute(query.order_by(table.id))]
+    return [values.Attachment(*_values(row)) for row in connection.execute(query.order_by(table.id))]
 
 
 def deployments(connection: Connection, limit: int | None) -> list[tuple[str, values.Attachment]]:
@@ -151,7 +156,7 @@ def deployments(connection: Connection, limit: int | None) -> list[tuple[str, va
     table = tables.attachments.c
     query = select(table.slug, table.id, table.kind, table.job_id, table.created_at, table.data)
     found = connection.execute(query.where(table.kind == "deployment").order_by(table.id.desc()).limit(limit))
-    return [(str(row[0]), values.Attachment(*row[1:-1], _loaded(row[-1]))) for row in found]
+    return [(str(row[0]), values.Attachment(*_values(row[1:]))) for row in found]
 
 
 def routes(connection: Connection, slug: str) -> list[values.Route]:
@@ -162,7 +167,7 @@ def routes(connection: Connection, slug: str) -> list[values.Route]:
         .where(route.slug == slug)
         .order_by(route.id)
     )
-    return [values.Route(*row[:-1], _loaded(row[-1])) for row in connection.execute(query)]
+    return [values.Route(*_values(row)) for row in connection.execute(query)]
 
 
 def answers(connection: Connection, slug: str, job_id: int | None) -> list[values.Answer]:
@@ -185,7 +190,7 @@ def audit(connection: Connection, slug: str | None, after: int, limit: int | Non
         query = select(*newest.c).order_by(newest.c.id)
     else:
         query = query.order_by(table.id)
-    return [values.AuditLine(*row[:-1], _loaded(row[-1])) for row in connection.execute(query)]
+    return [values.AuditLine(*_values(row)) for row in connection.execute(query)]
 
 
 def status(connection: Connection) -> values.BoardStatus:

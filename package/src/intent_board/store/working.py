@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -90,10 +90,11 @@ def claim(work: Work, config: BoardConfig, queue: str, slot: int, schema: int, o
         lock = _lock(work.connection, config, int(job_id), str(slug))
         if lock is None:
             continue
+        claim = partial(_take, work, int(job_id), slot, lock)
         taken: list[Claim] = []
 
-        def take(job_id: int = int(job_id), lock: int = lock, taken: list[Claim] = taken) -> None:
-            taken.append(_take(work, job_id, slot, lock))
+        def take(claim: Callable[[], Claim] = claim, taken: list[Claim] = taken) -> None:
+            taken.append(claim())
 
         try:
             done = happening.guarded(work, config, str(slug), take, refused=_refuse(work, str(slug)))
