@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 #: Long enough that a person sees the lanes work side by side, short enough not to wait for.
@@ -87,7 +87,7 @@ def step(text: str) -> None:
     time.sleep(STEP_SECONDS)
 
 
-def answer(marker: str, value: dict[str, object], end: str = "") -> None:
+def answer(marker: str, value: Mapping[str, object], end: str = "") -> None:
     text = f"==={marker}===\n{json.dumps(value)}\n==={end or f'END-{marker}'}==="
     print(json.dumps({"type": "final", "text": text}))
 

@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 def _supervise(parent: int, lock_fd: int, boxed: bool, argv: list[str]) -> int:
     """Run `argv` and return its exit code once no process of its tree is left.  Ends when `parent` does."""
-    watched = {signal.SIGCHLD, signal.SIGTERM, KILL_NOW}
+    watched: set[signal.Signals] = {signal.SIGCHLD, signal.SIGTERM, KILL_NOW}
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
