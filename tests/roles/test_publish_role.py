@@ -12,7 +12,9 @@ from roles_bench import OWNER, Bench, git
 from intent_board.board.model import Refused
 from intent_board.roles import publish
 from intent_board.roles.base import Outcome
-from intent_board.workspace import Workspace, WorkspaceError
+from intent_board.workspace import WorkspaceError
+from intent_board.workspace.git import Git
+from intent_board.workspace.mirror import Mirror
 
 
 def test_the_reviewed_commit_is_what_the_remote_has(bench: Bench) -> None:
@@ -183,13 +185,13 @@ def test_gate_commit_lets_no_protected_path_past_the_owners_release(tmp_path: Pa
 
 def test_a_worker_whose_job_was_taken_away_pushes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.approved()
-    before, fetch = bench.tip, Workspace.fetch
+    before, update = bench.tip, Mirror.update
 
-    def fetch_and_lose_the_job(self: Workspace, repository: str) -> str:
+    def fetch_and_lose_the_job(self: Mirror, git: Git) -> None:
+        update(self, git)
         bench.store.happen("greet", "archive", actor="lukas")
-        return fetch(self, repository)
 
-    monkeypatch.setattr(Workspace, "fetch", fetch_and_lose_the_job)
+    monkeypatch.setattr(Mirror, "update", fetch_and_lose_the_job)
     assert bench.drained("publish").phase == "archiviert"
     assert bench.tip == before
 
@@ -197,11 +199,11 @@ def test_a_worker_whose_job_was_taken_away_pushes_nothing(bench: Bench, monkeypa
 def test_a_lost_remote_makes_the_job_wait_and_nobody_fail(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.approved()
 
-    def gone(self: Workspace, repository: str) -> str:
+    def gone(self: Mirror, git: Git) -> None:
         raise WorkspaceError("outage", "the remote can't be reached; try again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Workspace, "fetch", gone)
+        patched.setattr(Mirror, "update", gone)
         card = bench.drained("publish")
     assert (card.phase, card.status) == ("im_review", "queued")
     assert "can't be reached" in card.reason

@@ -21,10 +21,14 @@ def work(claim: Claim, context: Context) -> Outcome | PutBack:
     if reason := _not_publishable(claim, context):
         return Outcome(Event.PUBLISH_FAILED, {"reason": reason})
     try:
-        branch = workspace.fetch(card.repository)
-        # The last look before the one effect that leaves this host: a stale worker pushes nothing.
-        context.store.progress(claim, claim.job.used_iterations)
-        pushed = workspace.publish(card.repository, snapshot.get("branch") or branch, commit, base=snapshot["base"])
+        pushed = workspace.publish(
+            card.repository,
+            snapshot.get("branch") or workspace.fetch(card.repository),
+            commit,
+            base=snapshot["base"],
+            # The push is the one effect that leaves this host: a stale worker makes none.
+            last_look=lambda: context.store.progress(claim, claim.job.used_iterations),
+        )
         boundary("published")
         if not isinstance(pushed, Moved):
             return Outcome(Event.PUBLISHED, {"commit": commit})

@@ -280,12 +280,21 @@ class Workspace:
         return publish.patch_id(self._mirror(repository), commit, base)
 
     @_said
-    def publish(self, repository: str, branch: str, commit: str, *, base: str | None = None) -> Published | Moved:
+    def publish(
+        self,
+        repository: str,
+        branch: str,
+        commit: str,
+        *,
+        base: str | None = None,
+        last_look: Callable[[], None] = lambda: None,
+    ) -> Published | Moved:
         """Push exactly this commit, fast-forward only.  With `base`, Moved says whether history was rewritten.
 
+        `last_look` is called right before the push; what it raises goes through, and nothing is pushed.
         Kinds: publish_failed (`detail` has the remote's words), outage.
         """
-        return publish.publish(self._mirror(repository), branch, commit, base)
+        return publish.publish(self._mirror(repository), branch, commit, base, last_look)
 
     @_said
     def keep_ref(self, repository: str, name: str, commit: str) -> None:

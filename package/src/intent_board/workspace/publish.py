@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from intent_board.boundaries import boundary
@@ -36,18 +37,23 @@ class Moved:
     rewritten: bool = False
 
 
-def publish(mirror: Mirror, branch: str, commit: str, base: str | None) -> Published | Moved:
+def publish(
+    mirror: Mirror, branch: str, commit: str, base: str | None, last_look: Callable[[], None]
+) -> Published | Moved:
     """Bring exactly `commit` to the remote's branch, or say that the branch moved; may be repeated at any time.
 
+    `last_look` is called right before the push, with the mirror locked; what it raises keeps the push from being made.
     Raises WorkspaceError: publish_failed when the remote refuses or deleted the branch, outage when it can't be
     reached.  Never forces, never deletes.
     """
     full_hash(commit)
+    mirror.make()
     with mirror.locked() as git:
         mirror.update(git)
         for _ in range(2):
             if (state := _compare(mirror, branch, commit, base)) is not None:
                 return state
+            last_look()
             boundary("workspace: before the push")
             # No leading plus and no --force: the remote itself refuses what is no fast-forward.
             pushed = mirror.ask(
