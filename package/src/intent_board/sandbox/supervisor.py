@@ -77,10 +77,20 @@ def _reap(child: int) -> int | None:
 
 
 def _kill_below() -> None:
-    while below := _descendants(os.getpid()):
-        _signal_all(below, signal.SIGKILL)
+    # Whoever loses its parent becomes our child: without a child there is nobody below.
+    while _has_children():
+        _signal_all(_descendants(os.getpid()), signal.SIGKILL)
         time.sleep(0.002)
-        _reap(0)
+
+
+def _has_children() -> bool:
+    """Collect every process that ended; whether one is left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _children() -> dict[int, set[int]]:
