@@ -430,6 +430,14 @@ def test_the_synthesis_has_the_union_of_the_scopes_and_the_parent_its_commit() -
     assert update.values["commit"] == update.values["reviewed"] == HASH
 
 
+@pytest.mark.parametrize(
+    ("phase", "event"),
+    [(Phase.STARTFREIGABE, E.DECLINE), (Phase.COMMITFREIGABE, E.DISCARD), (Phase.GEPLANT, E.ARCHIVE)],
+)
+def test_a_card_that_ends_is_nobodys_work_any_more(phase: Phase, event: Event) -> None:
+    assert CancelJobs("sitemap") in run(phase, event)
+
+
 def test_archiving_a_parent_takes_the_unfinished_children_along() -> None:
     open_child = replace(card(Phase.IN_UMSETZUNG), slug="part-a", parent="sitemap", kind=Kind.CHILD)
     done_child = replace(card(Phase.BEREIT), slug="part-b", parent="sitemap", kind=Kind.CHILD)

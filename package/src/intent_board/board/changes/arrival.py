@@ -7,7 +7,18 @@ from typing import Any
 
 from intent_board.board import ladder
 from intent_board.board.changes.pieces import next_job, no_relative, reason_of, update
-from intent_board.board.model import NEXT_LINE, Card, CreateCard, Effect, Facts, Notify, Phase, Refused, Status
+from intent_board.board.model import (
+    NEXT_LINE,
+    CancelJobs,
+    Card,
+    CreateCard,
+    Effect,
+    Facts,
+    Notify,
+    Phase,
+    Refused,
+    Status,
+)
 
 
 def new_card(facts: Facts) -> Card:
@@ -73,6 +84,7 @@ def decline(card: Card, facts: Facts) -> list[Effect]:
     reason = reason_of(facts, f"declined by {facts.actor}")
     text = f"{card.title}: declined. {reason}"
     return [
+        CancelJobs(card.slug),  # an Inspector may look at it already
         update(card, Phase.ARCHIVIERT, Status.CANCELLED, reason=reason),
         Notify("approval_wanted", card.slug, text, to_requester=True),
     ]
