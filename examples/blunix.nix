@@ -231,11 +231,17 @@
       gate = "owner";
       # Released in the afternoon, switched at night.
       window = "22:00-06:00";
+      # What has to run on this host after a switch, or it goes back; name your own.  One unit in each: with several
+      # `is-active` is content with one of them.
       healthChecks = [
         [
           "systemctl"
           "is-active"
           "sshd.service"
+        ]
+        [
+          "systemctl"
+          "is-active"
           "nginx.service"
         ]
       ];
