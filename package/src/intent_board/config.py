@@ -286,7 +286,7 @@ class Repair(Section):
 
 
 class Split(Section):
-    """Whether a card that ran into its limit twice is split without being asked."""
+    """Whether a card that ran into its limit on its last attempt is split without being asked."""
 
     automatic: StrictBool = False
 

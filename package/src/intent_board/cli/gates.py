@@ -135,7 +135,7 @@ def repair(board: Desk, slug: str) -> Card:
 
 @gate("board split backup")
 def split(board: Desk, slug: str) -> Card:
-    """Let the Planner split a card that ran into its limit twice (owner)."""
+    """Let the Planner split a card that ran into its limit on its last attempt (owner)."""
     return happen(board, slug, "split")
 
 
