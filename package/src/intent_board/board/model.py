@@ -37,7 +37,7 @@ class Phase(StrEnum):
 BUILDING = frozenset({Phase.IN_UMSETZUNG, Phase.IN_UMSETZUNG_LEICHT})
 FAILURE = frozenset({Phase.KLAERUNG_REPARATUR, Phase.PLANUNG_MIT_FEEDBACK})
 SUCCESS = frozenset({Phase.BEREIT, Phase.DEPLOYED})
-#: STATES.md rule (e): a card that moves no further without a person.
+#: docs/states.md (e): a card that moves no further without a person.
 PARKED = FAILURE | {Phase.OPERATOR_KLAERUNG, Phase.ARCHIVIERT}
 FINAL = frozenset({Phase.DEPLOYED, Phase.ARCHIVIERT})
 

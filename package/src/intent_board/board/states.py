@@ -101,7 +101,7 @@ class Event(StrEnum):
 
 
 E = Event
-#: DESIGN.md, words, "owner": what only the one system user of `[board] owner` may do.
+#: What only the one system user of `[board] owner` may do.
 OWNER_ONLY = frozenset(
     {E.BUILD_BY_HAND, E.ACCEPT, E.DECLINE, E.RELEASE, E.DISCARD, E.REPAIR, E.SPLIT}
     | {E.ROUTE_APPLY, E.ROUTE_DISMISS, E.REPLAN, E.ASK_HUMAN, E.DEPLOY, E.ARCHIVE}
@@ -188,7 +188,7 @@ TABLE: tuple[Row, ...] = (
 )
 _ROWS = {(phase, row.event): row for row in TABLE for phase in row.phases}
 
-#: STATES.md rule (c): what a run that was interrupted too often counts as, by the role of its job.
+#: docs/states.md (c): what a run that was interrupted too often counts as, by the role of its job.
 _LOST = {
     "operator": E.OPERATOR_FAILED,
     "builder": E.BUILD_FAILED,

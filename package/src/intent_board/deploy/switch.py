@@ -28,7 +28,7 @@ _FAILED_LINE = re.compile(r"warning: the following units failed: (.*)")
 _PROBE_SECONDS = 60.0
 _OUTPUT_BYTES = 1024 * 1024
 
-#: What HOST-FACTS says about each code.  None of them is believed before the host was looked at.
+#: What docs/deployment.md says about each code.  None of them is believed before the host was looked at.
 MEANINGS: Mapping[int, str] = {
     0: "done",
     1: "refused",
