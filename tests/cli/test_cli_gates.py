@@ -191,6 +191,7 @@ def test_a_cancelled_inspection_is_no_last_one(board: Any) -> None:
 
 def test_resume_of_a_runtime_that_is_not_paused_says_so(board: Any) -> None:
     assert "is not paused" in board.refused("resume", "codex")
+    assert "there is no runtime 'nope'; the runtimes are: codex" in board.refused("resume", "nope")
 
 
 def test_the_german_words_mean_the_same(wish: Any) -> None:

@@ -409,7 +409,7 @@ def load(path: Path | str) -> BoardConfig:
     try:
         raw = tomllib.loads(path.read_bytes().decode())
     except OSError as error:
-        reason = f"cannot be read ({error.strerror}); name a file that you can read"
+        reason = f"cannot be read ({error.strerror}); name one that you can read with --config or ${PATH_VARIABLE}"
         raise ConfigError(path, [reason]) from None
     except (ValueError, RecursionError) as error:
         # Not only TOML's own error: a text that is not UTF-8, or a number of thousands of digits, is a ValueError.

@@ -153,8 +153,10 @@ def _klaerung(outlook: Outlook) -> str:
 
 def _feedback(outlook: Outlook) -> str:
     card = outlook.card
-    ways = f"board retry {card.slug}, board repair {card.slug}, board archive {card.slug}"
-    return f"The review was negative. {_reason(card)} Way out: {ways}."
+    ways = [f"board retry {card.slug}", f"board repair {card.slug}", f"board archive {card.slug}"]
+    if card.kind is Kind.ORDINARY:
+        ways.insert(2, "board submit --replace")
+    return f"The review was negative. {_reason(card)} Way out: {', '.join(ways)}."
 
 
 def _operator_klaerung(outlook: Outlook) -> str:

@@ -183,5 +183,8 @@ def resume(context: click.Context, runtime: str) -> None:
     with desk(context) as board:
         board.require_owner("resume a runtime")
         if not board.store.resume(runtime, actor=board.asker.name):
+            if runtime not in board.config.runtimes:
+                known = ", ".join(board.config.runtimes)
+                raise Failure(f"there is no runtime {runtime!r}; the runtimes are: {known}")
             raise Failure(f"the runtime {runtime!r} is not paused; board status shows those that are")
         click.echo(f"{runtime}: resumed")
