@@ -53,6 +53,17 @@ def test_jobs_go_in_the_order_in_which_they_were_made(store: Store, board: Board
     assert [board.claim("operator").job.slug for _ in range(3)] == ["zebra", "ant", "bee"]
 
 
+def test_a_card_whose_branch_moved_goes_first_to_review_and_publish_alone(store: Store, board: Board) -> None:
+    for slug in ("zebra", "ant", "bee"):
+        board.submit(slug)
+    sql(store, "UPDATE cards SET publish_rounds = 2 WHERE slug = 'bee'")
+    for queue, first in (("review", "bee"), ("publish", "bee"), ("operator", "zebra"), ("builder-schwer", "zebra")):
+        sql(store, "UPDATE jobs SET queue = ?", queue)
+        claim = board.claim(queue)
+        assert claim.job.slug == first
+        store.put_back(claim, not_before=0.0, reason="another try")
+
+
 def test_two_processes_never_get_one_job(store: Store, board: Board, processes: Processes) -> None:
     for number in range(12):
         board.submit(f"card-{number}")

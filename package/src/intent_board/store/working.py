@@ -409,8 +409,9 @@ _CLAIMABLE: Select[Any] = (
         # Two at once would only move the branch under one another.
         or_(jobs.c.queue != "publish", ~exists(_publishing)),
     )
-    # A card whose branch moved goes first: behind others, each of them would move it again, until it has no round left.
-    .order_by(cards.c.publish_rounds.desc(), jobs.c.id)
+    # A card whose branch moved is reviewed and published first: behind others, each of them would move it again, until
+    # it has no round left.  Everywhere else it waits its turn.
+    .order_by(case((jobs.c.queue.in_(("review", "publish")), cards.c.publish_rounds), else_=0).desc(), jobs.c.id)
 )
 _WAITING_FOR_CARD: Select[Any] = select(jobs.c.id, jobs.c.slug).where(
     jobs.c.state == JobState.QUEUED.value, jobs.c.queue == bindparam("of"), jobs.c.slug == bindparam("card")
