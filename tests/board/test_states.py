@@ -324,6 +324,13 @@ def test_a_rebase_needs_a_new_review_and_keeps_a_release_only_for_the_same_patch
     assert after(used_up) == (Phase.KLAERUNG_REPARATUR, Status.PUBLISH_FAILED)
 
 
+@pytest.mark.parametrize("event", [E.RETRY, E.REPLACE, E.REPLAN])
+def test_what_is_built_anew_has_all_its_rebases_again(event: Event) -> None:
+    effects = run(Phase.KLAERUNG_REPARATUR, event, card={"status": Status.FAILED, "publish_rounds": 3})
+    update = next(effect for effect in effects if isinstance(effect, UpdateCard))
+    assert update.values["publish_rounds"] == 0
+
+
 def test_a_release_is_of_the_hash_that_was_looked_at() -> None:
     with pytest.raises(Refused, match="the commit is now"):
         run(Phase.COMMITFREIGABE, E.RELEASE, data={"commit": OTHER})

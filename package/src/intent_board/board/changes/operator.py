@@ -95,7 +95,8 @@ def replan(card: Card, facts: Facts) -> list[Effect]:
     """Row: submit --replace, or route replan applied: a new Operator job, with the findings attached."""
     no_relative(card, "sent to the Operator")
     no_family(card, facts, "sent to the Operator again")
-    values: dict[str, Any] = {"rung": 0, "round": card.round + 1, "line": None, "by_hand": False, "kind": Kind.ORDINARY}
+    values: dict[str, Any] = {"rung": 0, "round": card.round + 1, "publish_rounds": 0, "line": None, "by_hand": False}
+    values |= {"kind": Kind.ORDINARY}
     values |= {"reason": "", "human_action": None, "question": None, "asked_by": None}
     if facts.data.get("title"):
         values |= {
