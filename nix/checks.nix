@@ -241,7 +241,7 @@ let
     unless (twins == [ ]) "${path}.remoteUrl"
       "is the same place as ${option "repositories.${lib.head twins}"}; keep one of them"
     ++ unless (
-      builtins.match "[^/]*::.*" repository.remoteUrl == null
+      builtins.match "[A-Za-z0-9+.-]*::.*" repository.remoteUrl == null
     ) "${path}.remoteUrl" "must not be a git remote helper; give the plain URL"
     ++
       unless (builtins.match "[a-z+]*://[^/@]*:[^/]*@.*" repository.remoteUrl == null) "${path}.remoteUrl"
@@ -301,7 +301,10 @@ let
     let
       is = pattern: builtins.match pattern (lib.toLower url) != null;
     in
-    if is "file://[^/].*|file://" then
+    # git knows them in small letters alone.
+    if is "[a-z][a-z0-9+.-]*://.*" && builtins.match "[a-z+]+://.*" url == null then
+      "unknown"
+    else if is "file://[^/].*|file://" then
       "relative"
     else if is "(http|git)://([^/@]*@)?(localhost|127[.]0[.]0[.]1|\\[::1])([/:].*)?" then
       "here"

@@ -164,6 +164,10 @@ WRONG: list[tuple[str, Any]] = [
     ("repositories.nixos-config.remote_url", "ext::sh -c x"),
     ("repositories.nixos-config.remote_url", "https://me:secret@forge.example.org/x.git"),
     ("repositories.nixos-config.remote_url", "ssh://git@forge\u202e.example.org/x"),
+    ("repositories.nixos-config.remote_url", "svn://forge.example.org/x"),
+    ("repositories.nixos-config.remote_url", "HTTPS://forge.example.org/x"),
+    ("repositories.nixos-config.remote_url", "FILE:///srv/x"),
+    ("repositories.nixos-config.remote_url", "srv/x"),
     *(("repositories.nixos-config.branch", bad) for bad in ("a..b", "-a", "a b", "refs/heads/a", "a.lock", "HEAD", "")),
     ("repositories.nixos-config.checks", [[]]),
     ("repositories.nixos-config.checks", ["nix flake check"]),
@@ -265,6 +269,26 @@ def test_every_queue_must_be_there(raw: dict[str, Any], queue: str) -> None:
 def test_a_missing_board_is_named() -> None:
     assert keys({}) == {"board"}
     assert keys({"board": {}}) == {"board.owner"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/srv/x.git",
+        "file:///srv/x.git",
+        "git@forge.example.org:team/x.git",
+        "forge:x",
+        "git@[2001:db8::1]:team/x.git",
+        "[::1]:x",
+        "ssh://git@forge.example.org:2222/x.git",
+        "ssh://git@[::1]:2222/x.git",
+        "https://forge.example.org:8443/x.git",
+        "https://me@forge.example.org/x.git",
+    ],
+)
+def test_an_address_that_git_takes_is_taken(raw: dict[str, Any], url: str) -> None:
+    raw["repositories"]["other"] = {"remote_url": url}
+    assert config.parse(raw).repositories["other"].remote_url == url
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ ADDRESSES = """
     http://127.0.0.1:80/b http://[::1]:80/b http://localhost.a/b HTTP://a/b http://u@localhost/b http://a@b@c/d
     ftp://a/b svn://a/b rsync://a/b a+b://c HTTPS://a/b ext::a a::b a/b::c ://a a//b ./a ../a /srv/a /srv/a/
     /srv/a.git /srv//a /srv/./a /srv/a/. file:///srv/a file:///srv/a.git file://srv/a file:// file:/srv/a file:a
-    FILE:///srv/a 1a://b a-b://c [::1]:a [a:b]:c
+    FILE:///srv/a SSH://a/b 1a://b a-b://c [::1]:a [a:b]:c git@[::1]:a git@[a::b]:c a.b::c a_b::c
 """
 REMOTES = [*(text for text in SHORT if _fits(config.Line, text)), *ADDRESSES.split()]
 

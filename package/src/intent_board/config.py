@@ -594,15 +594,17 @@ _TRANSPORTS = frozenset({"file", "ssh", "git+ssh", "ssh+git", "https", "http", "
 
 
 def _wrong_remote(url: str) -> str | None:
-    if url.startswith("-") or "::" in url.split("/")[0]:
+    # A helper's name is made of letters; in `git@[::1]:path` the colons are the host's.
+    if url.startswith("-") or re.match(r"[A-Za-z0-9+.-]*::", url):
         return "must not be an option or a git remote helper"
     # This file is readable by everybody; a secret reaches a process as a systemd credential.
     if re.match(r"[a-z+]+://[^/@]*:[^/]*@", url):
         return "must not hold a password; set the repository's credential instead"
     transport = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", url)
-    if transport and transport[1].lower() not in _TRANSPORTS:
+    # git knows them in small letters alone.
+    if transport and transport[1] not in _TRANSPORTS:
         return f"has the transport {transport[1]!r}, which is not supported; use ssh, https or a path"
-    is_path = transport[1].lower() == "file" if transport else ":" not in url.split("/")[0]
+    is_path = transport[1] == "file" if transport else ":" not in url.split("/")[0]
     # Any other path would be looked for wherever a process happens to start.
     if is_path and not url[transport.end() if transport else 0 :].startswith("/"):
         return "must be an absolute path"
