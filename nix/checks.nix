@@ -493,6 +493,7 @@ let
   isTaken =
     path:
     builtins.elem path [
+      "/"
       "/mnt"
       "/opt"
       "/srv"

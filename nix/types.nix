@@ -132,7 +132,12 @@ rec {
     && !(lib.hasPrefix "-" value || lib.hasInfix "=" (lib.head words));
 
   remote = named "git URL or absolute path" (types.addCheck line (value: !lib.hasPrefix "-" value));
-  database = matching "SQLite URL with an absolute path, sqlite:////…" "sqlite:////[A-Za-z0-9._+@=,/-]+";
+  # Its directory is given to the service, so it must be known by the one name that other rules look for.
+  database = named "SQLite URL with an absolute path, sqlite:////…" (
+    types.addCheck (types.strMatching "sqlite:////.*") (
+      value: isPlainPath (lib.removePrefix "sqlite:///" value)
+    )
+  );
   variables =
     type:
     lib.types.addCheck (types.attrsOf type) (set: lib.all isVariable (lib.attrNames set))

@@ -359,6 +359,16 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
         "board.database",
         "belongs to the system",
     ),
+    "store in the root of the host": (
+        'board.database = "sqlite:////board.sqlite3";',
+        "board.database",
+        "belongs to the system",
+    ),
+    "store in a directory by another name": (
+        'board.database = "sqlite:////var//lib/../lib/board.sqlite3";',
+        "board.database",
+        "SQLite",
+    ),
     "intents in the state": (
         'board.intentDir = "/var/lib/intent-board";',
         "board.intentDir",
