@@ -8,11 +8,14 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from workspace_bench import Bench, git
 
-from intent_board.workspace import mirror
+from intent_board.workspace import WorkspaceError, mirror
+from intent_board.workspace.files import lock
+from intent_board.workspace.git import Git, Output
 from intent_board.workspace.objects import moving
 
 
@@ -131,6 +134,34 @@ def test_a_mirror_that_can_not_be_rolled_up_is_said_and_holds_up_nothing(
     os.utime(left, (1, 1))
     bench.workspace.fetch("code")
     assert not left.exists()
+
+
+def test_the_files_do_not_stand_still_while_a_packer_outlives_its_worker(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write({"a": "a\n"})
+    bench.workspace.fetch("code")
+    small_packs(bench, 4)
+    left: list[subprocess.Popen[bytes]] = []
+    run = Git.run
+
+    def outlived(self: Git, *argv: str, **more: Any) -> Output:
+        if argv[0] != "repack":
+            return run(self, *argv, **more)
+        left.append(subprocess.Popen(["sleep", "60"], pass_fds=self.held))
+        raise WorkspaceError("failed", "its worker is gone")
+
+    monkeypatch.setattr(Git, "run", outlived)
+    bench.workspace.fetch("code")
+    try:
+        with pytest.raises(WorkspaceError, match="is held by"), lock(bench.mirror / "moving", timeout=0):
+            pass
+    finally:
+        for process in left:
+            process.kill()
+            process.wait()
+    with lock(bench.mirror / "moving", timeout=5):
+        assert len(left) == 1
 
 
 def test_a_commit_waits_until_the_files_stand_still(bench: Bench) -> None:

@@ -224,10 +224,12 @@ class Mirror:
                 return
         stamp.touch()
         try:
-            with moving(self.path):
+            with moving(self.path) as fd:
+                # It drops directories as long as it lives, also when we die before it.
+                packer = replace(git, held=(*git.held, fd))
                 # A geometric repack takes loose objects and all that is in the packs that it replaces, whatever reaches
                 # them; without an option to prune nothing is let go.
-                git.run("repack", "--geometric=2", "-d", "-l", "-q", "--no-write-bitmap-index", timeout=PACK_TIMEOUT)
+                packer.run("repack", "--geometric=2", "-d", "-l", "-q", "--no-write-bitmap-index", timeout=PACK_TIMEOUT)
         except WorkspaceError as error:
             log.warning("the mirror of %s stays in many small files: %s", self.name, error)
 
