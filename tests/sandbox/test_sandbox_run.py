@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from intent_board import sandbox
-from intent_board.sandbox import Box, Completed, Mode, Mount
+from intent_board.sandbox import Box, Completed, Mode, Mount, supervisor
 
 MODES = ["required", "when_available"]
 
@@ -222,6 +222,19 @@ def test_a_supervisor_that_is_killed_takes_its_box_along(tree: Path) -> None:
     deadline = time.monotonic() + 5
     while marked(str(tree)) and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_a_process_that_is_another_users_spares_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    others, told = {1, 3}, []
+
+    def kill(pid: int, number: signal.Signals) -> None:
+        if pid in others:
+            raise PermissionError
+        told.append((pid, number))
+
+    monkeypatch.setattr(os, "kill", kill)
+    supervisor._signal_all({1, 2, 3, 4}, signal.SIGKILL)
+    assert sorted(told) == [(2, signal.SIGKILL), (4, signal.SIGKILL)]
 
 
 def test_required_without_bubblewrap_refuses(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

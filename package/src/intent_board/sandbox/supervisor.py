@@ -78,9 +78,12 @@ def _reap(child: int) -> int | None:
 
 def _kill_below() -> None:
     # Whoever loses its parent becomes our child: without a child there is nobody below.
+    pause = 0.002
     while _has_children():
         _signal_all(_descendants(os.getpid()), signal.SIGKILL)
-        time.sleep(0.002)
+        time.sleep(pause)
+        # One that can't be killed now may take long, and this looks through the whole host.
+        pause = min(pause * 2, 0.1)
 
 
 def _has_children() -> bool:
@@ -117,7 +120,8 @@ def _descendants(root: int) -> set[int]:
 
 def _signal_all(pids: set[int], number: signal.Signals) -> None:
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
+        # Without a box, a program such as sudo may be another user's by now: it is waited for, and spares nobody else.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
