@@ -177,8 +177,12 @@ rec {
       || isV6 && fits 128
     );
   octet = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
-  # A template without an instance can't be started.
-  unitName = matching "name of a systemd service or target that can be started" "[A-Za-z0-9:_.-]{1,120}(@[A-Za-z0-9:_.-]{1,120})?\\.(service|target)";
+  # A template without an instance can't be started; one for all takes the failed unit's name, `page@%n.service`.
+  unitName =
+    let
+      part = "[A-Za-z0-9:_.-]|\\\\x[0-9a-f]{2}";
+    in
+    matching "name of a systemd service or target that can be started" "(${part}){1,120}(@(${part}|%[nNpiI]){1,120})?\\.(service|target)";
   extraSettings =
     let
       value = types.nullOr (

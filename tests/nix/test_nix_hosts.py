@@ -93,7 +93,10 @@ HOSTS: dict[str, tuple[str, str]] = {
         'units = { memoryHigh = "1G"; memoryMax = "99%"; tasksMax = 64; cpuQuota = 5; };',
         "",
     ),
-    "hooks": ('units.onFailure = [ "page@intent-board.service" "rescue.target" ];', ""),
+    "hooks": (
+        'units.onFailure = [ "page@board.service" "page@%n.service" "mail@on\\\\x2dcall.service" "rescue.target" ];',
+        "",
+    ),
     "a file of one's own": (
         "extraSettings = { limits.max_children = 3; roles.builder.contract = null; };",
         "",

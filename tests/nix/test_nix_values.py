@@ -345,6 +345,7 @@ WRONG_BOARD: dict[str, tuple[str, str, str]] = {
         "not of type",
     ),
     "address of colons": ('units.allowedAddresses = [ ":::" ];', "units.allowedAddresses", "not of type"),
+    "hook by an unknown specifier": ('units.onFailure = [ "page@%z.service" ];', "units.onFailure", "not of type"),
     "hook that is a template": ('units.onFailure = [ "page@.service" ];', "units.onFailure", "not of type"),
     "state in a directory of the system": ('board.stateDir = "/var/lib";', "board.stateDir", "belongs to the system"),
     "state that no boot finds again": ('board.stateDir = "/run/board";', "board.stateDir", "belongs to the system"),
