@@ -46,7 +46,7 @@ def test_the_example_host_is_taken(nix: Any) -> None:
 
 def test_the_host_in_the_readme_is_taken(nix: Any) -> None:
     page = (ROOT / "README.md").read_text()
-    body = page[page.index("    services.intent-board = {") : page.index("Every option with type")]
+    body = page[page.index("    services.intent-board = {") : page.index("An SSH remote is trusted")]
     assert nix.host(f"{body} users.users.lukas = {{ }};")["faults"] == []
 
 

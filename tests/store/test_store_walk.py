@@ -296,7 +296,7 @@ class Walk:
         for _ in range(300):
             self.store.recover()
             self.now += 100_000
-            moved = self.tick()
+            moved = self.tick() or self.owner_speaks()
             for queue in self.config.queue_slots():
                 while queue != "deploy" and (claim := self.store.claim(queue)) is not None:
                     self.claims.append(claim)
@@ -307,6 +307,16 @@ class Walk:
                 return
         raise AssertionError("the board does not come to rest")
 
+    def owner_speaks(self) -> bool:
+        """The owner's word at both gates; whether any card waited for it."""
+        waiting = [card for card in self.cards() if card.phase in (Phase.STARTFREIGABE, Phase.COMMITFREIGABE)]
+        words = {Phase.STARTFREIGABE: "accept", Phase.COMMITFREIGABE: "release"}
+        asked = [card for card in waiting if card.phase is Phase.STARTFREIGABE or card.status is Status.SUCCEEDED]
+        for card in asked:
+            self.did.append(f"the owner says {words[card.phase]} of {card.slug}")
+            self.store.happen(card.slug, words[card.phase], actor=OWNER, data={"commit": card.commit})
+        return bool(asked)
+
     def left_behind(self) -> list[str]:
         """Cards at rest that nobody is asked about: neither done nor parked, and waiting for nobody who is."""
         cards = {card.slug: card for card in self.cards()}
@@ -314,15 +324,11 @@ class Walk:
         return [f"{card.slug}: {card.phase} {card.status}" for card in stuck]
 
     def _accounted(self, card: Card, cards: dict[str, Card]) -> bool:
-        if card.phase in PARKED | SUCCESS | {Phase.STARTFREIGABE, Phase.DURCH_KINDER_BLOCKIERT}:
+        if card.phase in PARKED | SUCCESS | {Phase.DURCH_KINDER_BLOCKIERT}:
             return True
-        if card.phase is Phase.COMMITFREIGABE:
-            return card.status is Status.SUCCEEDED
         if card.phase is Phase.WARTET_AUF_KINDER:
             return any(one.parent == card.slug and one.phase not in SUCCESS for one in cards.values())
         waits_for = [cards[slug] for slug in card.blocked_by if slug in cards]
-        # Until the owner has said his word at the second gate nobody else may write there, nor pass who waits for that.
-        waits_for += [one for one in cards.values() if one.phase is Phase.COMMITFREIGABE]
         return card.phase is Phase.GEPLANT and any(one.phase not in SUCCESS for one in waits_for)
 
 
