@@ -91,9 +91,26 @@ def test_a_mirror_of_few_files_stays_as_it_is_and_one_of_many_is_rolled_up_once_
     small_packs(bench, 4)
     bench.workspace.fetch("code")
     assert len(packs(bench)) > 3
-    os.utime(bench.mirror / "rolled-up", (1, 1))
+    # Yesterday's time, and one that a clock that was set back since has left.
+    for stamp in (1, 4_000_000_000):
+        small_packs(bench, 4)
+        os.utime(bench.mirror / "rolled-up", (stamp, stamp))
+        bench.workspace.fetch("code")
+        assert len(packs(bench)) <= 2
+
+
+def test_a_mirror_that_takes_no_stamp_is_fetched_all_the_same(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(self: Path, *_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    bench.write({"a": "a\n"})
     bench.workspace.fetch("code")
-    assert len(packs(bench)) <= 2
+    small_packs(bench, 4)
+    monkeypatch.setattr(Path, "touch", full)
+    assert bench.workspace.fetch("code") == "main"
+    assert "No space left on device" in caplog.text
 
 
 def test_many_loose_objects_are_packed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

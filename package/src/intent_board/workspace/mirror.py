@@ -220,17 +220,18 @@ class Mirror:
         if len(list(objects.glob("pack/*.pack"))) <= PACKS and len(list(objects.glob("17/*"))) <= LOOSE:
             return
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - stamp.stat().st_mtime < PACK_PAUSE:
+            # A time from the future is that of a clock that was set back: it keeps nobody from packing.
+            if 0 <= time.time() - stamp.stat().st_mtime < PACK_PAUSE:
                 return
-        stamp.touch()
         try:
+            stamp.touch()
             with moving(self.path) as fd:
                 # It drops directories as long as it lives, also when we die before it.
                 packer = replace(git, held=(*git.held, fd))
                 # A geometric repack takes loose objects and all that is in the packs that it replaces, whatever reaches
                 # them; without an option to prune nothing is let go.
                 packer.run("repack", "--geometric=2", "-d", "-l", "-q", "--no-write-bitmap-index", timeout=PACK_TIMEOUT)
-        except WorkspaceError as error:
+        except (OSError, WorkspaceError) as error:
             log.warning("the mirror of %s stays in many small files: %s", self.name, error)
 
 
