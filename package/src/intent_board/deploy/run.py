@@ -225,7 +225,8 @@ class _Readers:
             jobs.append((self._read_answer, process.stdout))
         if process.stderr is not None:
             jobs.append((self._read_log, process.stderr))
-        if process.stdin is not None:
+        if stdin:
+            assert process.stdin is not None
             jobs.append((self._write, process.stdin, stdin))
         self._threads = [threading.Thread(target=job[0], args=job[1:], daemon=True) for job in jobs]  # type: ignore[arg-type]
         for thread in self._threads:
