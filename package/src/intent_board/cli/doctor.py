@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -231,7 +230,7 @@ def _run(
     command: Sequence[str], environment: Mapping[str, str] | None = None, *, keep: bool = False
 ) -> tuple[int, str]:
     """A program's exit code and the last line it said, or with `keep` its whole output; 127 when it is not there."""
-    from intent_board.sandbox import is_child
+    from intent_board.sandbox import end_session
 
     # Files and not pipes, since whatever it started may hold a pipe open for ever.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -246,9 +245,7 @@ def _run(
         except subprocess.TimeoutExpired:
             return 124, f"{command[0]} did not answer within {REMOTE_SECONDS:.0f} s"
         finally:
-            if is_child(process.pid):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end_session(process)
         told, complaint = (_text(file) for file in (out, err))
     if keep:
         return process.returncode, told

@@ -401,3 +401,10 @@ def is_child(pid: int) -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that was started in a session of its own with everybody who is left in it, and wait for it."""
+    if is_child(process.pid):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import signal
 import subprocess
 import tempfile
 import time
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from intent_board.sandbox import is_child
+from intent_board.sandbox import end_session
 from intent_board.workspace.errors import WorkspaceError
 
 LOCAL_TIMEOUT = 300.0
@@ -209,9 +208,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
     They hold our locks as long as they live, and could still change something after we have said how it ended.
     """
-    if is_child(process.pid):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    end_session(process)
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
