@@ -26,8 +26,6 @@ from intent_board.cli.failure import Failure
 #: Exists only in a process that sudo started; sudo overwrites whatever its caller had set.
 SUDO_VARIABLE = "SUDO_UID"
 STDIN = "-"
-#: Who acts where no person does (board.changes.TRUSTED, which would load the rules here): no user may have that name.
-TRUSTED = "board"
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,8 @@ def who_asks(state_dir: Path, environ: Mapping[str, str] = os.environ) -> Asker 
 
 
 def _asker(uid: int) -> Asker:
+    from intent_board.board.changes.pieces import TRUSTED  # whoever asks is about to need the rules anyway
+
     name = _name(uid)
     if name == TRUSTED:
         raise Failure(f"the name {name!r} stands for the board itself in every rule; use another user than {name!r}")
