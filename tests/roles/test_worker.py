@@ -13,7 +13,7 @@ import pytest
 from roles_bench import Bench
 
 from intent_board import sandbox
-from intent_board.roles import base, builder, worker
+from intent_board.roles import base, builder, operator, worker
 from intent_board.roles.base import Signals
 from intent_board.runtimes import Credentials
 from intent_board.store import Claim, StoreError
@@ -213,7 +213,7 @@ def test_a_signal_never_tears_an_effect() -> None:
 
 def test_a_worker_leaves_in_time_and_rings_for_the_next(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "queue_seconds", lambda queue, config: 0.0)
-    monkeypatch.setitem(worker.ROLES, "operator", lambda claim, context: base.PutBack(0.0, "never mind"))
+    monkeypatch.setattr(operator, "work", lambda claim, context: base.PutBack(0.0, "never mind"))
     for slug in ("one", "two"):
         bench.submit(slug)
     assert worker.drain("operator", 0, bench.context) == 1
@@ -228,7 +228,7 @@ def test_the_ring_is_consumed_before_the_work(bench: Bench, monkeypatch: pytest.
         rang.append(bell.exists())
         raise RuntimeError("broken")
 
-    monkeypatch.setitem(worker.ROLES, "operator", look)
+    monkeypatch.setattr(operator, "work", look)
     bench.submit()
     assert bell.exists()
     bench.drained("operator")
@@ -279,7 +279,7 @@ def test_a_defect_fails_its_own_card_with_the_reason_and_the_next_is_served(
             raise RuntimeError("broken inside")
         return work(claim, context)
 
-    monkeypatch.setitem(worker.ROLES, "builder", sometimes)
+    monkeypatch.setattr(builder, "work", sometimes)
     bench.agent(DONE)
     bench.building("bad", ("bad.txt",))
     bench.drained("builder-schwer", "bad")

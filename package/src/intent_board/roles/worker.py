@@ -18,8 +18,6 @@ from intent_board.workspace import WorkspaceError
 log = logging.getLogger(__name__)
 
 Role = Callable[[Claim, Context], Outcome | PutBack]
-#: The roles that this process has played; a worker serves one queue, so it loads hardly ever more than one.
-ROLES: dict[str, Role] = {}
 
 
 def drain(queue: str, slot: int, context: Context) -> int:
@@ -86,9 +84,9 @@ def _work(claim: Claim, context: Context) -> Outcome | PutBack:
 
 
 def _role(name: str) -> Role:
-    if name not in ROLES:
-        ROLES[name] = import_module(f"intent_board.roles.{name}").work
-    return ROLES[name]
+    """What plays a role; a worker serves one queue, so only that one is loaded."""
+    work: Role = import_module(f"intent_board.roles.{name}").work
+    return work
 
 
 def _put_back(claim: Claim, context: Context, wait: PutBack) -> None:
