@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -87,23 +87,29 @@ def claim(work: Work, config: BoardConfig, queue: str, slot: int, schema: int, o
     if only is not None:
         values, query = {"of": queue, "card": only}, _WAITING_FOR_CARD
     for job_id, slug in work.connection.execute(query, values).all():
-        lock = _lock(work.connection, config, int(job_id), str(slug))
-        if lock is None:
-            continue
-        claim = partial(_take, work, int(job_id), slot, lock)
-        taken: list[Claim] = []
+        taken = _claim_one(work, config, int(job_id), str(slug), slot)
+        if taken is not None:
+            return taken
+    return None
 
-        def take(claim: Callable[[], Claim] = claim, taken: list[Claim] = taken) -> None:
-            taken.append(claim())
 
-        try:
-            done = happening.guarded(work, config, str(slug), take, refused=_refuse(work, str(slug)))
-        except BaseException:
-            os.close(lock)
-            raise
-        if done:
-            return taken[0]
+def _claim_one(work: Work, config: BoardConfig, job_id: int, slug: str, slot: int) -> Claim | None:
+    lock = _lock(work.connection, config, job_id, slug)
+    if lock is None:
+        return None
+    taken: list[Claim] = []
+
+    def take() -> None:
+        taken.append(_take(work, job_id, slot, lock))
+
+    try:
+        done = happening.guarded(work, config, slug, take, refused=_refuse(work, slug))
+    except BaseException:
         os.close(lock)
+        raise
+    if done:
+        return taken[-1]
+    os.close(lock)
     return None
 
 
