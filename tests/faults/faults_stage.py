@@ -174,6 +174,7 @@ class Stage:
                 # Looks after what was left on disk, and may be killed over it as well.
                 while (code := self.run(self.tick, kill_at)) < 0:
                     ended.append(-code)
+                assert code == 0, (self.top / "log").read_text()
                 return ended
         raise AssertionError(f"not quiet after {rounds} rounds: {self.phases()}")
 
