@@ -70,12 +70,12 @@ NotificationEvent = Literal[
 class ConfigError(Exception):
     """A configuration file that can't be used.
 
-    `faults` lists every fault as `key: what is wrong`; `str()` is the same, a line each.
+    `faults` lists every fault once, as `key: what is wrong`; `str()` is the same, a line each.
     """
 
     def __init__(self, path: Path, faults: list[str]) -> None:
-        super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
-        self.path, self.faults = path, faults
+        self.path, self.faults = path, list(dict.fromkeys(faults))
+        super().__init__("\n".join(f"{path}: {fault}" for fault in self.faults))
 
 
 #: Control characters, line and paragraph separators, halves of surrogate pairs, bidirectional controls, and what
@@ -440,11 +440,11 @@ def _faults(raw: Mapping[str, Any]) -> list[str]:
             _collect(key, raw[key], parts, faults)
         elif key != "board":
             parts[key] = BoardConfig.model_fields[key].get_default(call_default_factory=True, validated_data={})
-    return list(dict.fromkeys(faults + _crossed(parts)))
+    return faults + _crossed(parts)
 
 
 def _crossed(parts: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(f"{key}: {reason}" for check in _CROSS_CHECKS for key, reason in check(parts)))
+    return [f"{key}: {reason}" for check in _CROSS_CHECKS for key, reason in check(parts)]
 
 
 def _collect(key: str, value: Any, parts: dict[str, Any], faults: list[str]) -> None:
