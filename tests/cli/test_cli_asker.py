@@ -36,7 +36,6 @@ def test_a_number_that_no_user_has_is_refused(tmp_path: Path, number: str) -> No
 
 
 def test_a_user_with_the_name_of_the_board_itself_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asker.TRUSTED == pieces.TRUSTED
     monkeypatch.setattr(asker, "_name", lambda uid: pieces.TRUSTED)
     for environ in ({}, {"SUDO_UID": str(OTHER.pw_uid)}):
         with pytest.raises(Failure, match="stands for the board itself"):
